@@ -1,0 +1,1 @@
+"""Transport to Hugging Face repositories. Knows nothing of memories."""

@@ -1,0 +1,1 @@
+"""Embedders and rerankers behind two protocols."""

@@ -1,0 +1,1 @@
+"""Credentials found and replaced before anything is stored or published."""

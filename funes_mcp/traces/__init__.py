@@ -1,0 +1,1 @@
+"""Transcripts: the model every parser produces, and how files are read."""
