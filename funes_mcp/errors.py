@@ -1,0 +1,56 @@
+"""Errors that are meant for a person: what happened, and what to type next."""
+
+from __future__ import annotations
+
+
+class FunesError(Exception):
+    """Something a person can act on. The command line prints it and exits with `exit_code`.
+
+    Args:
+        message: What happened, and what was kept.
+        hint: What to type or do next, if anything.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.hint}" if self.hint else self.message
+
+
+class NoMemoryError(FunesError):
+    """There is no index yet."""
+
+    def __init__(self, label: str = "local") -> None:
+        where = "" if label == "local" else f" at {label}"
+        super().__init__(f"There is no memory{where} yet.", "Run `funes index` to build one.")
+
+
+class MemoryBusyError(FunesError):
+    """Another process holds the writer lock."""
+
+
+class MemoryDamagedError(FunesError):
+    """The memory's files cannot be read."""
+
+
+class ModelMismatchError(FunesError):
+    """The memory is stamped with another embedding model than the one asked for."""
+
+
+class NotFoundError(FunesError):
+    """A session or turn that is not in the memory."""
+
+
+class AmbiguousSessionError(FunesError):
+    """A session prefix that fits several sessions."""
+
+
+class BadRequestError(FunesError):
+    """An argument that cannot be understood."""
+
+    exit_code = 2

@@ -1,0 +1,242 @@
+"""What is asked of the service, and what it answers. The command line and the MCP server share these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from funes_mcp.memory.model import Chunk, Sighting
+from funes_mcp.traces.model import Tally
+
+
+@dataclass(frozen=True, slots=True)
+class RecallRequest:
+    """A question to a memory, already checked and coerced.
+
+    Attributes:
+        query: As typed. Any text works.
+        k: How many passages to return, at least 1.
+        candidates: How many passages the reranker reads.
+        neighbors: How many turns before and after a hit to show in short; 0 for none.
+        half_life: Days in which recency halves; 0 for no recency. It only ever breaks near-ties.
+        block_type, harness, project, session, since, until: Restrict the search; see `memory.model.Filter`.
+            `harness` is taken as typed (`claude` or `claude_code`), `session` may be a unique prefix,
+            `since` and `until` are ISO dates or times, or ages such as `7d`.
+        memory: Label of the memory; `local` for the one under `$FUNES_HOME`.
+    """
+
+    query: str
+    k: int = 8
+    candidates: int = 50
+    neighbors: int = 1
+    half_life: float = 30.0
+    block_type: str | None = None
+    harness: str | None = None
+    project: str | None = None
+    session: str | None = None
+    since: str | None = None
+    until: str | None = None
+    memory: str = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbor:
+    """A turn beside a hit, in short."""
+
+    role: str
+    block_type: str
+    seq: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A passage: the chunk word for word, its score in [0, 1], and what surrounds it.
+
+    Attributes:
+        also_in: Other sessions in which the same message stands (resumed, forked or branched copies).
+        folded: How many further chunks of the same reply were found and folded into this hit.
+    """
+
+    chunk: Chunk
+    score: float
+    neighbors: tuple[Neighbor, ...] = ()
+    also_in: tuple[Sighting, ...] = ()
+    folded: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RecallAnswer:
+    """Hits, best first, and notes for the reader (a stale or growing memory, a leg that is degraded)."""
+
+    hits: tuple[Hit, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GetRequest:
+    """A turn to open. `session` may be any unique prefix; `window` turns are shown on each side."""
+
+    session: str
+    turn: str
+    window: int = 3
+    memory: str = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnView:
+    """A turn put together again: its blocks whole, in order. `marks` are words such as `abandoned branch`."""
+
+    turn_uuid: str
+    role: str
+    seq: int
+    ts: str
+    blocks: tuple[str, ...]
+    marks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GetAnswer:
+    """The turns around the one asked for, in the order of the conversation.
+
+    Attributes:
+        session_id: The full id of the session.
+        found: False when the session is known but the turn is not in it; then `turns` is empty.
+    """
+
+    session_id: str
+    turn_uuid: str
+    found: bool
+    turns: tuple[TurnView, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRequest:
+    """What to index.
+
+    Attributes:
+        path: A transcript or a folder of them instead of the agents' own folders.
+        harness: One agent only, as typed.
+        limit: At most this many sources, newest first.
+        thinking: Whether thinking blocks are stored.
+    """
+
+    path: Path | None = None
+    harness: str | None = None
+    limit: int | None = None
+    thinking: bool = True
+
+
+@dataclass(slots=True)
+class SourceCounts:
+    """Sources by what became of them."""
+
+    found: int = 0
+    read: int = 0
+    unchanged: int = 0
+    failed: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class IndexReport:
+    """What an indexing pass did.
+
+    Attributes:
+        sources: By harness.
+        records: The account of lines, by harness.
+        chunks_stored: New rows. `chunks_known` were there already; `chunks_copied` stand in another session.
+        chunks_removed: Rows whose turn was taken out of its transcript.
+        embedded: Rows that got a vector.
+        failures: `(path, reason)` of sources that could not be read.
+        interrupted: True after Ctrl-C; what was stored stays.
+    """
+
+    sources: dict[str, SourceCounts] = field(default_factory=dict)
+    records: dict[str, Tally] = field(default_factory=dict)
+    chunks_stored: int = 0
+    chunks_known: int = 0
+    chunks_copied: int = 0
+    chunks_removed: int = 0
+    embedded: int = 0
+    seconds: float = 0.0
+    failures: list[tuple[str, str]] = field(default_factory=list)
+    interrupted: bool = False
+
+
+class Progress(Protocol):
+    """Told how an indexing pass goes on."""
+
+    def started(self, sources: int, total_bytes: int) -> None: ...
+
+    def source_done(self, path: str, bytes_read: int, chunks: int) -> None: ...
+
+    def committed(self, chunks: int) -> None: ...
+
+    def finished(self, report: IndexReport) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class HarnessStatus:
+    """One agent in a memory: what is stored, and the account of what was read."""
+
+    harness: str
+    roots: tuple[tuple[str, str, bool], ...]
+    sources: SourceCounts
+    sessions: int
+    chunks: int
+    records: Tally
+    newest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReport:
+    """The state of a memory.
+
+    Attributes:
+        chunks, sessions, embedded: Stored rows, sessions, and rows with a vector.
+        embedder: The model of the vectors.
+        pending: Sources on disk that changed since they were last read.
+        notes: Sentences about anything that needs attention.
+        hooks: `(name, last success, last failure)` of the hooks that ran, RFC 3339 or "".
+    """
+
+    label: str
+    path: str
+    exists: bool
+    chunks: int = 0
+    sessions: int = 0
+    embedded: int = 0
+    embedder: str = ""
+    disk_bytes: int = 0
+    pending: int = 0
+    harnesses: tuple[HarnessStatus, ...] = ()
+    notes: tuple[str, ...] = ()
+    hooks: tuple[tuple[str, str, str], ...] = ()
+
+
+class Service(Protocol):
+    """What the command line, the MCP server, the hooks and `ask` are given."""
+
+    def index(self, request: IndexRequest, progress: Progress | None = None) -> IndexReport:
+        """Bring the memory up to date with the transcripts. Raises `MemoryBusyError`, `FunesError`."""
+        ...
+
+    def recall(self, request: RecallRequest) -> RecallAnswer:
+        """Search. Raises `NoMemoryError` before any model is loaded, `FunesError` for a failed search."""
+        ...
+
+    def get(self, request: GetRequest) -> GetAnswer:
+        """Open a turn. Raises `NotFoundError` or `AmbiguousSessionError` for the session."""
+        ...
+
+    def status(self, memory: str = "local") -> StatusReport:
+        """Say how a memory stands. Never raises for a memory that is missing."""
+        ...
+
+    def sessions(self, prefix: str = "") -> Sequence[str]:
+        """Ids of the sessions that start so."""
+        ...
