@@ -50,6 +50,14 @@ class TraceAdapter(Protocol):
         """Everything under a root that may be a transcript; only `stat`s. What is passed over is counted."""
         ...
 
+    def claims(self, path: Path, head: bytes) -> bool:
+        """Whether a file that starts with `head` (up to 64 KiB, not empty) is a transcript of this agent."""
+        ...
+
+    def source_at(self, path: Path) -> Source | None:
+        """The source that a single file is, outside the agent's own folders; None if it is not one."""
+        ...
+
     def read(self, source: Source, cursor: Cursor | None) -> SourceReader:
-        """A reader of one source, going on from `cursor` when it still fits."""
+        """A reader of one source, going on from `cursor` when it still fits. Raises `OSError`."""
         ...

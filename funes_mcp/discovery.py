@@ -1,0 +1,111 @@
+"""Which transcripts there are: the agents' own folders, or a path that somebody named."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from funes_mcp.errors import BadRequestError, FunesError
+from funes_mcp.traces.adapter import TraceAdapter
+from funes_mcp.traces.model import Root, Source, Tally
+
+ENTRY_POINTS = "funes.adapters"
+
+#: Bytes of a file that an adapter is shown to say whether it is one of its transcripts.
+HEAD_BYTES = 64 * 1024
+
+
+def load_adapters() -> list[TraceAdapter]:
+    """The adapters that are installed, by name. One that cannot be imported raises `FunesError`."""
+    from importlib.metadata import entry_points
+
+    found: dict[str, TraceAdapter] = {}
+    for point in entry_points(group=ENTRY_POINTS):
+        try:
+            found[point.name] = point.load()
+        except Exception as error:
+            raise FunesError(f"The adapter {point.name} ({point.value}) cannot be loaded: {error}") from error
+    if not found:
+        raise FunesError("No adapters are installed.", "Install funes-mcp again: `pip install .`")
+    return [found[name] for name in sorted(found)]
+
+
+def select(adapters: Sequence[TraceAdapter], harness: str | None) -> list[TraceAdapter]:
+    """The adapters that a harness name means (`claude` and `claude_code` are one). Raises `BadRequestError`."""
+    if harness is None:
+        return list(adapters)
+    wanted = harness.strip().lower()
+    chosen = [a for a in adapters if wanted in (a.name, a.harness)]
+    if not chosen:
+        known = ", ".join(a.name for a in adapters)
+        raise BadRequestError(f"There is no agent called {harness!r}.", f"Known agents: {known}.")
+    return chosen
+
+
+def roots(adapters: Sequence[TraceAdapter], environ: Mapping[str, str], home: Path) -> list[tuple[TraceAdapter, Root]]:
+    """Where the given agents keep their sessions."""
+    return [(adapter, root) for adapter in adapters for root in adapter.roots(environ, home)]
+
+
+def sources(
+    adapter: TraceAdapter, root: Root, tally: Tally, seen: set[Path]
+) -> Iterator[tuple[TraceAdapter, Source]]:
+    """The sources under one root that have not been met under another (`seen` holds real paths)."""
+    for source in adapter.sources(root, tally):
+        if source.path in seen:
+            tally.skipped["file", "reached twice"] += 1
+            continue
+        seen.add(source.path)
+        yield adapter, source
+
+
+def sources_at(
+    adapters: Sequence[TraceAdapter], path: Path, tally: Tally
+) -> Iterator[tuple[TraceAdapter, Source]]:
+    """The transcripts at a path that somebody named: a file, or a folder of any agents' transcripts.
+
+    Each file goes to the first adapter that recognises its beginning; one that none recognises is counted.
+    Raises `FunesError` when there is nothing at the path.
+    """
+    if not path.exists():
+        raise FunesError(f"There is nothing at {path}.")
+    seen: set[Path] = set()
+    for file in _files(path):
+        try:
+            real = file.resolve()
+            if real in seen:
+                tally.skipped["file", "reached twice"] += 1
+                continue
+            seen.add(real)
+            if real.stat().st_size == 0:
+                tally.skipped["file", "empty"] += 1
+                continue
+            with real.open("rb") as handle:
+                head = handle.read(HEAD_BYTES)
+        except OSError as error:
+            tally.skipped["file", f"cannot be read ({error.strerror or error})"] += 1
+            continue
+        adapter = next((a for a in adapters if a.claims(real, head)), None)
+        source = adapter.source_at(real) if adapter else None
+        if adapter is None or source is None:
+            tally.skipped["file", "no transcript of a known agent"] += 1
+            continue
+        yield adapter, source
+
+
+def _files(path: Path) -> Iterator[Path]:
+    """A file itself, or all files below a folder, links followed once each."""
+    if not path.is_dir():
+        yield path
+        return
+    visited: set[tuple[int, int]] = set()
+    for folder, names, files in os.walk(path, followlinks=True):
+        stat = os.stat(folder)
+        if (stat.st_dev, stat.st_ino) in visited:
+            names.clear()
+            continue
+        visited.add((stat.st_dev, stat.st_ino))
+        names.sort()
+        for name in sorted(files):
+            yield Path(folder, name)
