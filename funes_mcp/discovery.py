@@ -48,9 +48,7 @@ def roots(adapters: Sequence[TraceAdapter], environ: Mapping[str, str], home: Pa
     return [(adapter, root) for adapter in adapters for root in adapter.roots(environ, home)]
 
 
-def sources(
-    adapter: TraceAdapter, root: Root, tally: Tally, seen: set[Path]
-) -> Iterator[tuple[TraceAdapter, Source]]:
+def sources(adapter: TraceAdapter, root: Root, tally: Tally, seen: set[Path]) -> Iterator[tuple[TraceAdapter, Source]]:
     """The sources under one root that have not been met under another (`seen` holds real paths)."""
     for source in adapter.sources(root, tally):
         if source.path in seen:
@@ -60,9 +58,7 @@ def sources(
         yield adapter, source
 
 
-def sources_at(
-    adapters: Sequence[TraceAdapter], path: Path, tally: Tally
-) -> Iterator[tuple[TraceAdapter, Source]]:
+def sources_at(adapters: Sequence[TraceAdapter], path: Path, tally: Tally) -> Iterator[tuple[TraceAdapter, Source]]:
     """The transcripts at a path that somebody named: a file, or a folder of any agents' transcripts.
 
     Each file goes to the first adapter that recognises its beginning; one that none recognises is counted.

@@ -1,0 +1,351 @@
+"""The index service: index, recall, get, status. Everything above (command line, server, hooks) goes through it.
+
+Importing this module loads neither a model nor a table; each comes when it is first needed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from funes_mcp import discovery
+from funes_mcp.errors import (
+    AmbiguousSessionError,
+    BadRequestError,
+    MemoryBusyError,
+    NoMemoryError,
+    NotFoundError,
+)
+from funes_mcp.home import FunesHome
+from funes_mcp.indexing import Pass, Work, newest_first
+from funes_mcp.models import (
+    GetAnswer,
+    GetRequest,
+    HarnessStatus,
+    IndexReport,
+    IndexRequest,
+    Progress,
+    RecallAnswer,
+    RecallRequest,
+    Service,
+    SourceCounts,
+    StatusReport,
+    TurnView,
+)
+from funes_mcp.traces.model import BLOCK_TYPES, Root, Tally
+
+if TYPE_CHECKING:
+    from funes_mcp.inference.protocols import Embedder, Reranker
+    from funes_mcp.memory.catalog import SourceState
+    from funes_mcp.memory.model import Filter
+    from funes_mcp.memory.reader import MemoryReader
+    from funes_mcp.traces.adapter import TraceAdapter
+
+LOCAL = "local"
+
+#: Seconds for which `funes index` waits for another writer before it leaves the work to it.
+LOCK_WAIT_S = 60.0
+
+#: More passages than this are never returned, however many are asked for.
+MOST_PASSAGES = 200
+
+
+def open_service(home: FunesHome, environ: Mapping[str, str]) -> Service:
+    """The service over a home folder. Loads nothing yet: models, tables and adapters come when first needed."""
+    return IndexService(home, environ)
+
+
+class IndexService:
+    """See `models.Service` for what the methods promise.
+
+    Args:
+        home: Where the local memory lives.
+        environ: The environment that names the agents' folders.
+        lock_wait: Seconds to wait for another writer.
+    """
+
+    def __init__(self, home: FunesHome, environ: Mapping[str, str], *, lock_wait: float = LOCK_WAIT_S) -> None:
+        self._home = home
+        self._environ = environ
+        self._lock_wait = lock_wait
+        self._readers: dict[str, MemoryReader] = {}
+
+    @cached_property
+    def _adapters(self) -> list[TraceAdapter]:
+        return discovery.load_adapters()
+
+    @cached_property
+    def _embedder(self) -> Embedder:
+        from funes_mcp.inference.static import StaticEmbedder
+
+        return StaticEmbedder.bundled()
+
+    @cached_property
+    def _reranker(self) -> Reranker:
+        from funes_mcp.inference.maxsim import MaxSimReranker
+
+        return MaxSimReranker.bundled()
+
+    # -- index ---------------------------------------------------------------------------------------------
+
+    def index(self, request: IndexRequest, progress: Progress | None = None) -> IndexReport:
+        """Bring the memory up to date with the transcripts."""
+        from funes_mcp.memory.lock import run_locked
+
+        adapters = discovery.select(self._adapters, request.harness)
+        self._home.ensure()
+
+        def once() -> IndexReport:
+            return self._index(adapters, request, progress)
+
+        report = run_locked(self._home.memory, once, wait=self._lock_wait)
+        if report is None:
+            raise MemoryBusyError(
+                "Another funes process is writing to this memory; it will take these changes too.",
+                "See `funes status`.",
+            )
+        return report
+
+    def _index(self, adapters: Sequence[TraceAdapter], request: IndexRequest, progress: Progress | None) -> IndexReport:
+        started = time.monotonic()
+        report = IndexReport()
+        found, passed_over = self._find(adapters, request)
+        for work in found:
+            report.sources.setdefault(work.source.harness, SourceCounts()).found += 1
+        for harness, tally in passed_over.items():
+            counts = report.sources.setdefault(harness, SourceCounts())
+            for (_, reason), number in tally.skipped.items():
+                counts.skipped[reason] = counts.skipped.get(reason, 0) + number
+        changed = self._changed(found, report)
+        if request.limit is not None:
+            for work in changed[request.limit :]:
+                counts = report.sources[work.source.harness]
+                counts.skipped["over the limit"] = counts.skipped.get("over the limit", 0) + 1
+            changed = changed[: request.limit]
+        report.seconds = time.monotonic() - started
+        if not changed:
+            if progress:
+                progress.started(0, 0)
+                progress.finished(report)
+            return report
+        from funes_mcp.memory.model import Embedding
+        from funes_mcp.memory.writer import MemoryWriter
+
+        embedder = self._embedder
+        with MemoryWriter.open(self._home.memory, Embedding(embedder.name, embedder.dim)) as writer:
+            Pass(writer, embedder.embed_passages, report, thinking=request.thinking, progress=progress).run(changed)
+        return report
+
+    def _find(self, adapters: Sequence[TraceAdapter], request: IndexRequest) -> tuple[list[Work], dict[str, Tally]]:
+        """All sources that a request means, newest first, and what was passed over, by harness ("" for a path)."""
+        passed_over: dict[str, Tally] = {}
+        if request.path is not None:
+            tally = passed_over.setdefault("", Tally())
+            found = [Work(a, s) for a, s in discovery.sources_at(adapters, request.path, tally)]
+            return newest_first(found), passed_over
+        seen: set[Path] = set()
+        found = []
+        for adapter, root in discovery.roots(adapters, self._environ, self._user_home):
+            tally = passed_over.setdefault(adapter.harness, Tally())
+            found.extend(Work(a, s) for a, s in discovery.sources(adapter, root, tally, seen))
+        return newest_first(found), passed_over
+
+    @property
+    def _user_home(self) -> Path:
+        named = self._environ.get("HOME", "").strip()
+        return Path(named) if named else Path.home()
+
+    def _changed(self, found: Sequence[Work], report: IndexReport | None = None) -> list[Work]:
+        """The sources that differ from what the memory last read; needs no table."""
+        from funes_mcp.memory.catalog import Catalog
+
+        if not Catalog.exists(self._home.memory):
+            return list(found)
+        changed = []
+        with Catalog.open(self._home.memory) as catalog:
+            for work in found:
+                if not catalog.unchanged(work.source):
+                    changed.append(work)
+                elif report is not None:
+                    report.sources[work.source.harness].unchanged += 1
+        return changed
+
+    # -- recall and get ------------------------------------------------------------------------------------
+
+    def recall(self, request: RecallRequest) -> RecallAnswer:
+        """Search a memory."""
+        reader = self._reader(request.memory)
+        if not request.query.strip():
+            raise BadRequestError("The question is empty.", 'Ask something: funes recall "why did we …"')
+        from funes_mcp.retrieval.search import Question, search
+
+        embedder: Embedder | None = None
+        notes: list[str] = []
+        if reader.embedding.model == self._embedder.name:
+            embedder = self._embedder
+        else:
+            notes.append(f"this memory's vectors are {reader.embedding.model}'s, which is not here: words alone decide")
+        counts = reader.counts()
+        if counts.embedded < counts.chunks:
+            notes.append(f"{counts.embedded} of {counts.chunks} passages have vectors; words find the rest")
+        hits = search(
+            reader,
+            embedder,
+            self._reranker,
+            Question(
+                text=request.query,
+                where=self._filter(request, reader),
+                k=min(max(1, request.k), MOST_PASSAGES),
+                candidates=min(max(1, request.candidates), 5 * MOST_PASSAGES),
+                neighbors=max(0, request.neighbors),
+                half_life=request.half_life,
+                now=time.time_ns() // 1_000_000,
+            ),
+        )
+        return RecallAnswer(hits, tuple(notes))
+
+    def get(self, request: GetRequest) -> GetAnswer:
+        """Open a turn with the turns around it."""
+        reader = self._reader(request.memory)
+        session = self._session(reader, request.session)
+        turns = reader.turns(session, request.turn, max(0, request.window))
+        if turns is None:
+            return GetAnswer(session, request.turn, found=False, turns=())
+        views = tuple(TurnView(t.turn_uuid, t.role, t.seq, t.ts, t.blocks, t.marks) for t in turns)
+        return GetAnswer(session, request.turn, found=True, turns=views)
+
+    def sessions(self, prefix: str = "") -> Sequence[str]:
+        """Ids of the sessions that start so."""
+        return self._reader(LOCAL).sessions(prefix)
+
+    def _reader(self, label: str) -> MemoryReader:
+        """A reader that sees what is committed now. Raises `NoMemoryError` before anything heavy is loaded."""
+        from funes_mcp.memory.reader import MemoryReader
+
+        reader = self._readers.get(label)
+        if reader is None:
+            reader = self._readers[label] = MemoryReader.open(self._folder(label), label=label)
+        else:
+            reader.refresh()
+        return reader
+
+    def _folder(self, label: str) -> Path:
+        """The folder of a memory: the local one, or another funes home or memory folder by its path."""
+        if label in ("", LOCAL):
+            return self._home.memory
+        path = Path(label).expanduser()
+        for folder in (path, path / "memory"):
+            if (folder / "chunks.lance").is_dir():
+                return folder
+        raise NoMemoryError(label)
+
+    def _session(self, reader: MemoryReader, prefix: str) -> str:
+        found = reader.sessions(prefix.strip())
+        if prefix.strip() in found:
+            return prefix.strip()
+        if not found or not prefix.strip():
+            raise NotFoundError(
+                f"No session starts with {prefix!r}.", "Session ids stand behind `→ get` in what recall prints."
+            )
+        if len(found) > 1:
+            some = ", ".join(found[:5]) + (", …" if len(found) > 5 else "")
+            raise AmbiguousSessionError(f"{len(found)} sessions start with {prefix!r}: {some}", "Give a longer prefix.")
+        return found[0]
+
+    def _filter(self, request: RecallRequest, reader: MemoryReader) -> Filter:
+        from funes_mcp.memory.model import Filter
+        from funes_mcp.retrieval.when import parse_when
+
+        if request.block_type is not None and request.block_type not in BLOCK_TYPES:
+            raise BadRequestError(
+                f"There is no block type {request.block_type!r}.", f"Block types: {', '.join(BLOCK_TYPES)}."
+            )
+        now = datetime.now().astimezone()
+        return Filter(
+            harness=discovery.select(self._adapters, request.harness)[0].harness if request.harness else None,
+            block_type=request.block_type,
+            project=request.project,
+            since=parse_when(request.since, now, "since") if request.since else None,
+            until=parse_when(request.until, now, "until") if request.until else None,
+            session_id=self._session(reader, request.session) if request.session else None,
+        )
+
+    # -- status --------------------------------------------------------------------------------------------
+
+    def status(self, memory: str = LOCAL) -> StatusReport:
+        """Say how a memory stands."""
+        from funes_mcp.memory.catalog import Catalog
+
+        try:
+            folder = self._folder(memory)
+            reader = self._reader(memory)
+        except NoMemoryError:
+            return StatusReport(memory, str(self._home.memory), exists=False)
+        counts = reader.counts()
+        states: list[SourceState] = []
+        notes: list[str] = []
+        hooks: tuple[tuple[str, str, str], ...] = ()
+        pending = 0
+        if Catalog.exists(folder):
+            with Catalog.open(folder) as catalog:
+                states = list(catalog.sources())
+        if memory in ("", LOCAL):
+            found, _ = self._find(self._adapters, IndexRequest())
+            pending = len(self._changed(found))
+        harnesses = tuple(
+            self._harness_status(adapter, states, counts.by_harness.get(adapter.harness, 0))
+            for adapter in self._adapters
+        )
+        return StatusReport(
+            label=memory or LOCAL,
+            path=str(folder),
+            exists=True,
+            chunks=counts.chunks,
+            sessions=counts.sessions,
+            embedded=counts.embedded,
+            embedder=reader.embedding.model,
+            disk_bytes=_disk_bytes(folder),
+            pending=pending,
+            harnesses=harnesses,
+            notes=tuple(notes),
+            hooks=hooks,
+        )
+
+    def _harness_status(self, adapter: TraceAdapter, states: Sequence[SourceState], chunks: int) -> HarnessStatus:
+        roots: list[Root] = adapter.roots(self._environ, self._user_home)
+        sources = SourceCounts()
+        records = Tally()
+        for state in states:
+            if state.harness != adapter.harness:
+                continue
+            sources.found += 1
+            if state.failure:
+                sources.failed += 1
+            else:
+                sources.read += 1
+            records.add(state.tally)
+        return HarnessStatus(
+            harness=adapter.harness,
+            roots=tuple((str(r.path), r.why, r.path.exists()) for r in roots),
+            sources=sources,
+            sessions=0,
+            chunks=chunks,
+            records=records,
+        )
+
+
+def _disk_bytes(folder: Path) -> int:
+    """Bytes of all files below a folder; those that vanish meanwhile do not count."""
+    total = 0
+    for root, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(root, name)).st_size
+            except OSError:
+                continue
+    return total
