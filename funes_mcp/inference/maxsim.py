@@ -1,0 +1,75 @@
+"""Late interaction on the bundled model: each word of a query looks for its best match in a passage.
+
+Khattab & Zaharia (2020), "ColBERT": a score is the sum over query words of the greatest cosine with any word of the
+passage; here over static word vectors, weighted by how much a word says.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from funes_mcp.inference import bundle
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from funes_mcp.inference.table import WordTable
+
+_TABLE_ROWS = 16_384
+_MAX_CHARS = 4_096
+_MAX_QUERY_CHARS = 4_096
+
+
+class MaxSimReranker:
+    """`Reranker` on the model in the package. Safe to share between threads; nothing is loaded before first use."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+
+    @cached_property
+    def name(self) -> str:
+        """The bundled model's name, marked as used for late interaction."""
+        return bundle.card_name(self._folder) + "+maxsim"
+
+    def scores(self, query: str, passages: Sequence[str]) -> NDArray[np.float32]:
+        """Weighted mean over the query's words of the best cosine in each passage, in [0, 1].
+
+        float32, shape (len(passages),). All zeros when the query has no word. Of a passage the first 4,096
+        characters count, and of the query.
+        """
+        import numpy as np
+
+        out = np.zeros(len(passages), np.float32)
+        with self._lock:
+            table = self._table
+            if table.full:
+                table.reset()
+            asked = np.array(list(dict.fromkeys(table.rows(query[:_MAX_QUERY_CHARS]))), np.intp)
+            found = [np.array(list(dict.fromkeys(table.rows(text[:_MAX_CHARS]))), np.intp) for text in passages]
+            table.settle()
+            weights = table.weights[asked]
+            if not len(asked) or not weights.any():
+                return out
+            weights /= weights.sum()
+            filled = [i for i, rows in enumerate(found) if len(rows)]
+            if not filled:
+                return out
+            rows = np.concatenate([found[i] for i in filled])
+            words, at = np.unique(rows, return_inverse=True)
+            cosines = table.vectors[asked] @ table.vectors[words].T
+        starts = np.cumsum([0] + [len(found[i]) for i in filled[:-1]])
+        best = np.maximum.reduceat(cosines[:, at], starts, axis=1)
+        out[filled] = weights @ np.clip(best, 0, 1)
+        return out
+
+    @cached_property
+    def _table(self) -> WordTable:
+        from funes_mcp.inference.table import WordTable
+
+        return WordTable(bundle.load(self._folder), _TABLE_ROWS, opaque=True)
