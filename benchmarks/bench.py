@@ -44,8 +44,7 @@ class Build:
             [*self.command, *arguments],
             env=self.environ,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             text=True,
             check=True,
         )
@@ -119,7 +118,8 @@ class Client:
 
     def call(self, method: str, **params: object) -> dict[str, object]:
         """Send a request and wait for its answer."""
-        assert self._process.stdin and self._process.stdout
+        assert self._process.stdin
+        assert self._process.stdout
         self._number += 1
         message = {"jsonrpc": "2.0", "id": self._number, "method": method, "params": params}
         self._process.stdin.write(json.dumps(message).encode() + b"\n")
