@@ -24,7 +24,7 @@ import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import PurePath
 from typing import Any, Final
@@ -122,22 +122,27 @@ def _token(text: str) -> str:
 # --- recall ---------------------------------------------------------------------------------------------
 
 
-def render_recall(answer: RecallAnswer, memory: str, *, ascii_arrow: bool = False) -> str:
+def render_recall(
+    answer: RecallAnswer,
+    memory: str,
+    *,
+    ascii_arrow: bool = False,
+    heading: Callable[[str], str] = str,
+) -> str:
     """All hits in full, or `no results`. Notes are the caller's to print.
 
     Args:
         memory: The label that `get` needs to find the passages again.
         ascii_arrow: Write `->` for consoles that have no `→`.
+        heading: What to do with a hit's first two lines, on a terminal that shows colours.
     """
     if not answer.hits:
         return NO_RESULTS + "\n"
     arrow = "->" if ascii_arrow else "→"
-    return "".join(_Parts.of(hit, memory, arrow).text() for hit in answer.hits)
+    return "".join(_Parts.of(hit, memory, arrow).text(heading) for hit in answer.hits)
 
 
-def render_recall_bounded(
-    answer: RecallAnswer, memory: str, query: str, budget: int, notes: Sequence[str] = ()
-) -> str:
+def render_recall_bounded(answer: RecallAnswer, memory: str, query: str, budget: int, notes: Sequence[str] = ()) -> str:
     """The answer of the MCP tool: a line that says what it is, notes, and hits within about `budget` bytes.
 
     The first two lines of every hit always stand. What is left of the budget goes to passages and their
@@ -183,8 +188,8 @@ class _Parts:
             neighbors=[_neighbor(neighbor) for neighbor in hit.neighbors],
         )
 
-    def text(self) -> str:
-        return f"{self.head}{quoted(self.body)}\n{self.about}{''.join(self.neighbors)}---\n"
+    def text(self, heading: Callable[[str], str] = str) -> str:
+        return f"{heading(self.head)}{quoted(self.body)}\n{self.about}{''.join(self.neighbors)}---\n"
 
 
 def label(memory: str) -> str:
@@ -326,7 +331,7 @@ def _best_start(text: str, query: str, room: int) -> tuple[int, int]:
 
 def query_terms(query: str) -> set[str]:
     """Words of a query worth looking for in a text: three characters or more, pairs of CJK characters."""
-    terms = set()
+    terms: set[str] = set()
     for word in _WORD.findall(query[:10_000]):
         for run in _CJK.findall(word):
             terms.update(run[i : i + 2] for i in range(max(1, len(run) - 1)))
@@ -338,11 +343,11 @@ def query_terms(query: str) -> set[str]:
 # --- get ------------------------------------------------------------------------------------------------
 
 
-def render_get(answer: GetAnswer) -> str:
+def render_get(answer: GetAnswer, *, heading: Callable[[str], str] = str) -> str:
     """The turns in full, or that the turn is not there."""
     if not answer.found:
         return not_found(answer)
-    return "".join(_turn(turn, _joined(turn)) for turn in answer.turns)
+    return "".join(_turn(turn, _joined(turn), heading=heading) for turn in answer.turns)
 
 
 def not_found(answer: GetAnswer) -> str:
@@ -350,9 +355,7 @@ def not_found(answer: GetAnswer) -> str:
     return f"turn {_token(answer.turn_uuid)} not found in session {_token(answer.session_id)}\n"
 
 
-def render_get_bounded(
-    answer: GetAnswer, budget: int, offset: int = 0, notes: Sequence[str] = ()
-) -> str:
+def render_get_bounded(answer: GetAnswer, budget: int, offset: int = 0, notes: Sequence[str] = ()) -> str:
     """The answer of the MCP tool: the turn asked for first, its neighbours with what is left of `budget` bytes.
 
     Args:
@@ -416,15 +419,14 @@ def _head(text: str, size: int) -> str:
     return text[: space + 1 if space > 0 else max(1, end)]
 
 
-def _turn(turn: TurnView, body: str, extra: str = "") -> str:
+def _turn(turn: TurnView, body: str, extra: str = "", heading: Callable[[str], str] = str) -> str:
     about = [_one_line(mark, 120) for mark in turn.marks]
     if extra:
         about.append(extra)
     tail = f"  + {'; '.join(about)}\n" if about else ""
     ts = _one_line(turn.ts, 40) or "no date"
-    return (
-        f"[{ts}] {_token(turn.role)} seq{turn.seq} turn={_token(turn.turn_uuid)}\n{quoted(body)}\n{tail}---\n"
-    )
+    head = f"[{ts}] {_token(turn.role)} seq{turn.seq} turn={_token(turn.turn_uuid)}"
+    return f"{heading(head)}\n{quoted(body)}\n{tail}---\n"
 
 
 # --- status ---------------------------------------------------------------------------------------------
@@ -460,9 +462,7 @@ def render_status(report: StatusReport, home: str = "") -> str:
 
 def _harness(status: HarnessStatus, home: str) -> list[str]:
     newest = f", newest {status.newest}" if status.newest else ""
-    lines = [
-        f"{status.harness}: {_count(status.chunks, 'passage')} in {_count(status.sessions, 'session')}{newest}"
-    ]
+    lines = [f"{status.harness}: {_count(status.chunks, 'passage')} in {_count(status.sessions, 'session')}{newest}"]
     for path, why, there in status.roots:
         lines.append(f"  {_short(path, home)} ({why}){'' if there else ': not there'}")
     lines.append(f"  {sources_text(status.sources)}")

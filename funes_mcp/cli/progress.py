@@ -1,0 +1,119 @@
+"""How an indexing pass is shown: a bar on a terminal, now and then a line elsewhere. Always on stderr."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from funes_mcp.cli import terminal
+from funes_mcp.models import IndexReport, Progress
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
+
+#: Seconds between two lines off a terminal.
+LINE_INTERVAL = 5.0
+
+
+@contextmanager
+def shown() -> Iterator[Progress]:
+    """The progress that suits stderr; what it draws is taken away again at the end."""
+    if not terminal.is_terminal(sys.stderr):
+        yield Lines(terminal.say, time.monotonic)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True, no_color=not terminal.colours(sys.stderr))
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[files]} files, {task.fields[rate]} passages/s,"),
+        TimeRemainingColumn(compact=True),
+        TextColumn("left"),
+    )
+    with Bar(*columns, console=console, transient=True) as bar:
+        yield Drawn(bar, time.monotonic)
+
+
+class _Counted:
+    """What both kinds know: how far the pass is."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._begun = clock()
+        self.sources = self.done = self.chunks = 0
+
+    def begin(self, sources: int) -> None:
+        self._begun = self._clock()
+        self.sources, self.done, self.chunks = sources, 0, 0
+
+    def rate(self) -> float:
+        return self.chunks / max(self._clock() - self._begun, 1e-3)
+
+
+class Drawn(_Counted):
+    """A bar by bytes, with files, passages a second and the time left."""
+
+    def __init__(self, bar: Bar, clock: Callable[[], float]) -> None:
+        super().__init__(clock)
+        self._bar = bar
+        self._task: TaskID = bar.add_task("Looking for transcripts", total=None, files="0", rate="0")
+
+    def started(self, sources: int, total_bytes: int) -> None:
+        self.begin(sources)
+        self._bar.reset(self._task, total=max(1, total_bytes), description="Indexing", files=f"0/{sources:,}")
+
+    def source_done(self, path: str, bytes_read: int, chunks: int) -> None:
+        self.done += 1
+        self.chunks += chunks
+        self._bar.update(
+            self._task, advance=bytes_read, files=f"{self.done:,}/{self.sources:,}", rate=f"{self.rate():,.0f}"
+        )
+
+    def committed(self, chunks: int) -> None:
+        self._bar.refresh()
+
+    def finished(self, report: IndexReport) -> None:
+        self._bar.update(self._task, completed=self._bar.tasks[0].total, rate=f"{self.rate():,.0f}")
+
+
+class Lines(_Counted):
+    """A line every few seconds, for logs."""
+
+    def __init__(self, write: Callable[[str], None], clock: Callable[[], float]) -> None:
+        super().__init__(clock)
+        self._write = write
+        self._bytes = self._total = 0
+        self._next = clock() + LINE_INTERVAL
+
+    def started(self, sources: int, total_bytes: int) -> None:
+        self.begin(sources)
+        self._bytes, self._total = 0, total_bytes
+        self._next = self._clock() + LINE_INTERVAL
+        if sources:
+            self._write(f"indexing {sources:,} files, {total_bytes / 1e6:,.1f} MB")
+
+    def source_done(self, path: str, bytes_read: int, chunks: int) -> None:
+        self.done += 1
+        self.chunks += chunks
+        self._bytes += bytes_read
+        if self._clock() >= self._next:
+            self._next = self._clock() + LINE_INTERVAL
+            spent = self._clock() - self._begun
+            left = spent * (self._total - self._bytes) / max(self._bytes, 1)
+            self._write(
+                f"{self.done:,} of {self.sources:,} files, {self.chunks:,} passages, {self.rate():,.0f}/s, "
+                f"about {max(left, 0):,.0f} s left"
+            )
+
+    def committed(self, chunks: int) -> None:
+        """Nothing to say: the next line will."""
+
+    def finished(self, report: IndexReport) -> None:
+        """Nothing to say: the command prints the report."""

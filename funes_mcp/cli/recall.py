@@ -1,0 +1,128 @@
+"""`funes recall`: find passages."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+
+import click
+
+from funes_mcp import render
+from funes_mcp.cli import terminal
+from funes_mcp.errors import BadRequestError
+from funes_mcp.models import RecallRequest, Service
+from funes_mcp.traces.model import BLOCK_TYPES
+
+
+class QuestionCommand(click.Command):
+    """A command whose words are a question: one that begins with a dash (`-O2 or -O3?`) is still a word.
+
+    Unknown options that look like nothing else (`--neigbors`) are refused as usual.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        takes_value = {
+            name: not (option.is_flag or option.count)
+            for option in self.get_params(ctx)
+            if isinstance(option, click.Option)
+            for name in option.opts
+        }
+        options: list[str] = []
+        words: list[str] = []
+        rest = iter(args)
+        for arg in rest:
+            if arg == "--":
+                words.extend(rest)
+            elif arg in takes_value:
+                options.append(arg)
+                if takes_value[arg]:
+                    options.extend(value for value in [next(rest, None)] if value is not None)
+            elif re.match(r"--[a-z-]+(=|$)", arg) or re.fullmatch(r"-k=?\d+", arg):
+                options.append(arg.replace("-k=", "-k"))
+            else:
+                words.append(arg)
+        return super().parse_args(ctx, [*options, "--", *words])
+
+
+@click.command(
+    "recall",
+    cls=QuestionCommand,
+    epilog="""\b
+Examples:
+  funes recall why did we drop the streaming parser
+  funes recall "error E0308" --type tool_result --since 30d
+  git log -1 --format=%s | funes recall - --project owner/name
+""",
+)
+@click.argument("query", nargs=-1, required=True)
+@click.option("-k", default=8, show_default=True, type=click.IntRange(1), help="How many passages.")
+@click.option(
+    "--candidates", default=50, show_default=True, type=click.IntRange(1), help="How many passages are reranked."
+)
+@click.option(
+    "--neighbors", default=1, show_default=True, type=click.IntRange(0), help="Turns shown beside each; 0 for none."
+)
+@click.option(
+    "--half-life",
+    default=30.0,
+    show_default=True,
+    type=click.FloatRange(0),
+    help="Days in which recency halves; it decides near-ties only. 0 for no recency.",
+)
+@click.option("--type", "block_type", metavar="TYPE", help=f"Only one kind: {', '.join(BLOCK_TYPES)}.")
+@click.option("--harness", metavar="NAME", help="Only one agent: claude, codex, pi or hermes.")
+@click.option("--project", metavar="NAME", help="Only a repository (owner/name) or folder.")
+@click.option("--since", metavar="WHEN", help="Only newer than a date or an age (7d, 3w).")
+@click.option("--until", metavar="WHEN", help="Only older than a date or an age.")
+@click.option("--session", metavar="ID", help="Only one session; the beginning of its id will do.")
+@click.option("--memory", default="local", metavar="LABEL", help="Another memory than the local one.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
+@click.pass_obj
+def command(
+    open_service: Callable[[], Service],
+    query: tuple[str, ...],
+    k: int,
+    candidates: int,
+    neighbors: int,
+    half_life: float,
+    block_type: str | None,
+    harness: str | None,
+    project: str | None,
+    since: str | None,
+    until: str | None,
+    session: str | None,
+    memory: str,
+    as_json: bool,
+) -> None:
+    """Find passages of past sessions, word for word, best first.
+
+    QUERY is a question in plain words; quotes are not needed. Exact names, paths and error texts help.
+    `-` reads it from stdin.
+    """
+    text = " ".join(query)
+    if query == ("-",):
+        text = sys.stdin.buffer.read().decode("utf-8", "replace")
+    if not text.strip():
+        raise BadRequestError("The question is empty.", 'Ask something: funes recall "why did we ..."')
+    answer = open_service().recall(
+        RecallRequest(
+            query=text.strip(),
+            k=k,
+            candidates=candidates,
+            neighbors=neighbors,
+            half_life=half_life,
+            block_type=block_type,
+            harness=harness,
+            project=project,
+            session=session,
+            since=since,
+            until=until,
+            memory=memory,
+        )
+    )
+    if as_json:
+        terminal.out(render.to_json(answer) + "\n")
+        return
+    terminal.notes(answer.notes)
+    terminal.out(render.render_recall(answer, memory, ascii_arrow=terminal.lacks_arrow(), heading=terminal.heading))
