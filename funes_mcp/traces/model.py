@@ -147,7 +147,8 @@ class Cursor:
     """How far a source has been read, so that the next pass reads only what is new.
 
     Attributes:
-        offset: Bytes consumed: just behind the last newline that was taken in. Rows or ids for a database.
+        offset: Bytes consumed (decompressed): just behind the last newline, or the last record that is
+            complete without one. Rows or ids for a database.
         digest: Of the bytes before `offset` (see `jsonl.prefix_digest`); another digest means rewritten.
         state: The parser's own memory, JSON-able and bounded; None for parsers that keep none.
     """
@@ -161,18 +162,30 @@ class Cursor:
 class Tally:
     """An account of everything met in a source: nothing is skipped in silence.
 
+    Of one source, `kept`, `skipped` and `unknown` together are `lines`. The account of a reading that goes on
+    from a cursor may take back what was counted of a then unfinished last line (-1): added up, the accounts
+    of all readings are that of one whole reading.
+
     Attributes:
         kept: Records that became (part of) a turn, by record type.
-        skipped: Records, lines or blocks that did not, by `(record type, reason)`. A reason is a short
-            phrase from the person's point of view ("torn line", "image", "no words", "developer message").
+        skipped: Records, lines or files that did not, by `(record type, reason)`; the type is `line` for
+            what is no record, and `file` for what was not opened. A reason is a short phrase from the
+            person's point of view ("torn line", "no words", "developer message").
         unknown: Record types that the parser does not know, by type. They count as unexplained.
-        lines: Lines (or rows) seen.
+        lines: Lines (or rows) seen; two records on one line count as two.
+        parts: Parts of kept records that were left out, by `(block type, reason)` ("image", "reminder").
     """
 
     kept: Counter[str] = field(default_factory=Counter)
     skipped: Counter[tuple[str, str]] = field(default_factory=Counter)
     unknown: Counter[str] = field(default_factory=Counter)
     lines: int = 0
+    parts: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    @property
+    def explained(self) -> int:
+        """How many lines the account has a word for."""
+        return self.kept.total() + self.skipped.total() + self.unknown.total()
 
     def add(self, other: Tally) -> None:
         """Add another account to this one."""
@@ -180,6 +193,7 @@ class Tally:
         self.skipped.update(other.skipped)
         self.unknown.update(other.unknown)
         self.lines += other.lines
+        self.parts.update(other.parts)
 
 
 Event = SessionInfo | Turn
