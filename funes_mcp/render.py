@@ -194,7 +194,7 @@ class _Parts:
 
 def label(memory: str) -> str:
     """A memory's label as one shell word."""
-    safe = harmless(memory).strip()
+    safe = _one_line(memory, 1000)
     return shlex.quote(safe) if safe else "local"
 
 
@@ -284,7 +284,7 @@ def excerpt(text: str, query: str, size: int) -> str:
     total = _size(text)
     if total <= size:
         return text
-    room = max(20, int(len(text) * size / total) - 4)
+    room = max(20, int(len(text) * (size - 8) / total))
     start, match = _best_start(text, query, room)
     if start:
         # Begin at a line or a word where one begins nearby.

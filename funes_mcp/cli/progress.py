@@ -67,7 +67,7 @@ class Drawn(_Counted):
 
     def started(self, sources: int, total_bytes: int) -> None:
         self.begin(sources)
-        self._bar.reset(self._task, total=max(1, total_bytes), description="Indexing", files=f"0/{sources:,}")
+        self._bar.reset(self._task, total=max(1, total_bytes), description="Indexing", files=f"0/{sources:,}", rate="0")
 
     def source_done(self, path: str, bytes_read: int, chunks: int) -> None:
         self.done += 1
