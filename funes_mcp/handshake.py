@@ -3,8 +3,8 @@
 Agents leave a server out of their first turn when it does not answer within half a second or so; importing
 the SDK alone takes longer on a slow machine. So the first messages are answered from data that the SDK
 itself produced (`data/handshake.json`, see `server.handshake_data`), and its session takes over when it is
-there: it is shown the `initialize` that was answered, and its own answer to that is dropped. Anything but a
-plain `initialize`, `ping` or `tools/list` waits for the SDK.
+there: it is shown the message that opened the connection, and its own answer to that is dropped. Anything but
+a plain `initialize`, `ping`, `tools/list` or `server/discover` waits for the SDK.
 
 This module imports nothing outside the standard library, and little of that.
 """
@@ -31,7 +31,10 @@ PARENT_INTERVAL = 2.0
 #: Seconds after the client closed its side until the process ends whatever it does.
 LAST_SECONDS = 10.0
 
-_ENVELOPE = "io.modelcontextprotocol/protocolVersion"
+# Keys of `_meta` in every request of a client that speaks a version without the `initialize` handshake.
+_VERSION = "io.modelcontextprotocol/protocolVersion"
+_CLIENT = "io.modelcontextprotocol/clientInfo"
+_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 
 
 class Wire:
@@ -141,7 +144,9 @@ class Handshake:
     def __init__(self, data: Mapping[str, Any] | None) -> None:
         self._initialize: Mapping[str, Any] = data["initialize"] if data else {}
         self._tools: Mapping[str, Any] = data["tools/list"] if data else {}
+        self._without: Mapping[str, Any] = data["without handshake"] if data else {}
         self._agreed: str | None = None
+        self._no_handshake = False
         self._passing = data is None
         self.replay: tuple[bytes, ...] = ()
         self.answered: tuple[int | str, ...] = ()
@@ -155,7 +160,7 @@ class Handshake:
         reply = self._reply(line)
         if reply is not None:
             return reply
-        if self._agreed is None:
+        if self._agreed is None and not self._no_handshake:
             # The connection begins with something else: from here on it is the SDK's.
             self._passing = True
         return None
@@ -172,21 +177,28 @@ class Handshake:
             self.complete.set()
             return None
         identifier, method, params = request
-        if self._agreed is None:
-            if method == "initialize" and plain_opening(params):
-                result = self._initialize.get(params["protocolVersion"])
-                if result is not None:
-                    self._agreed = result["protocolVersion"]
-                    self.replay, self.answered = (line,), (identifier,)
-                    return _answer(identifier, result)
-        elif _only_progress(params):
-            if method == "ping":
-                return _answer(identifier, {})
-            if method == "tools/list":
-                self.complete.set()
-                return _answer(identifier, self._tools[self._agreed])
-        self.complete.set()
-        return None
+        result = self._result(method, params)
+        if result is None or method == "tools/list":
+            self.complete.set()
+        if result is None:
+            return None
+        if not self.replay:
+            self.replay, self.answered = (line,), (identifier,)
+        return _answer(identifier, result)
+
+    def _result(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The result of a request, or None when the SDK has to say."""
+        result: Mapping[str, Any] | None = None
+        if self._agreed is not None:
+            if _only_progress(params):
+                result = {"ping": {}, "tools/list": self._tools[self._agreed]}.get(method)
+        elif plain_envelope(params):
+            result = self._without.get(params["_meta"][_VERSION], {}).get(method)
+            self._no_handshake = self._no_handshake or result is not None
+        elif method == "initialize" and not self._no_handshake and plain_opening(params):
+            result = self._initialize.get(params["protocolVersion"])
+            self._agreed = result["protocolVersion"] if result else None
+        return result
 
 
 def _plain_request(message: Any) -> tuple[int | str, str, Any] | None:
@@ -203,10 +215,30 @@ def _plain_request(message: Any) -> tuple[int | str, str, Any] | None:
 
 def plain_opening(params: Mapping[str, Any]) -> bool:
     """Whether these are `initialize` params that the SDK is sure to accept."""
-    client, capabilities = params.get("clientInfo"), params.get("capabilities")
-    if not isinstance(params.get("protocolVersion"), str) or not _simple_meta(params):
+    return (
+        isinstance(params.get("protocolVersion"), str)
+        and _plain_client(params.get("clientInfo"))
+        and _plain_capabilities(params.get("capabilities"))
+        and _simple_meta(params)
+    )
+
+
+def plain_envelope(params: Mapping[str, Any]) -> bool:
+    """Whether these are the params of a request without arguments that brings its own version, beyond doubt."""
+    meta = params.get("_meta")
+    if params.keys() != {"_meta"} or not isinstance(meta, dict):
         return False
-    if not isinstance(client, dict) or not isinstance(capabilities, dict):
+    return (
+        meta.keys() <= {_VERSION, _CLIENT, _CAPABILITIES, "progressToken"}
+        and isinstance(meta.get(_VERSION), str)
+        and _plain_capabilities(meta.get(_CAPABILITIES))
+        and (_CLIENT not in meta or _plain_client(meta[_CLIENT]))
+        and _plain_token(meta)
+    )
+
+
+def _plain_client(client: Any) -> bool:
+    if not isinstance(client, dict):
         return False
     if not isinstance(client.get("name"), str) or not isinstance(client.get("version"), str):
         return False
@@ -214,7 +246,11 @@ def plain_opening(params: Mapping[str, Any]) -> bool:
     if not all(value is None or isinstance(value, str) for value in optional):
         return False
     icons = client.get("icons") or []
-    if not isinstance(icons, list) or not all(isinstance(i, dict) and isinstance(i.get("src"), str) for i in icons):
+    return isinstance(icons, list) and all(isinstance(i, dict) and isinstance(i.get("src"), str) for i in icons)
+
+
+def _plain_capabilities(capabilities: Any) -> bool:
+    if not isinstance(capabilities, dict):
         return False
     return all(_plain_capability(name, value) for name, value in capabilities.items())
 
@@ -231,8 +267,10 @@ def _simple_meta(params: Mapping[str, Any]) -> bool:
     if "_meta" not in params:
         return True
     meta = params["_meta"]
-    if not isinstance(meta, dict) or _ENVELOPE in meta:
-        return False
+    return isinstance(meta, dict) and _VERSION not in meta and _plain_token(meta)
+
+
+def _plain_token(meta: Mapping[str, Any]) -> bool:
     token = meta.get("progressToken", "")
     return isinstance(token, (int, str)) and not isinstance(token, bool)
 
@@ -253,7 +291,7 @@ def load_data() -> Mapping[str, Any] | None:
             data = json.load(file)
     except (OSError, ValueError):
         return None
-    return data if isinstance(data, dict) and {"initialize", "tools/list"} <= data.keys() else None
+    return data if isinstance(data, dict) and {"initialize", "tools/list", "without handshake"} <= data.keys() else None
 
 
 def open_default_service() -> Service:

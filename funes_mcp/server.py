@@ -28,7 +28,7 @@ from mcp.server.lowlevel.server import Server
 from mcp.shared._context_streams import create_context_streams
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, KNOWN_PROTOCOL_VERSIONS
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, KNOWN_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from funes_mcp import __version__, render
 from funes_mcp.errors import BadRequestError, FunesError
@@ -443,7 +443,7 @@ class _Connection:
             self._caught_up.clear()
             await self._take(line, send)
             await self._caught_up.wait()
-            if self._refused is not None:
+            if self._refused is not None and json.loads(line)["method"] == "initialize":
                 plain = {"protocolVersion": HANDSHAKE_PROTOCOL_VERSIONS[-1], "capabilities": {}}
                 params = {**plain, "clientInfo": {"name": "unknown", "version": "0"}}
                 message = {"jsonrpc": "2.0", "id": self._refused, "method": "initialize", "params": params}
@@ -550,12 +550,13 @@ def _error(identifier: int | str, code: int, message: str) -> bytes:
 
 
 async def handshake_data() -> dict[str, Any]:
-    """What the SDK itself answers to `initialize` and `tools/list`, for every version it knows.
+    """What the SDK itself answers to the requests with which clients begin, for every version it knows.
 
     `initialize` maps a requested version to the result; `tools/list` maps the version agreed on to the
-    result. Written to `data/handshake.json` by `scripts/write_handshake.py`.
+    result; `without handshake` maps later versions to the results of their methods.
+    Written to `data/handshake.json` by `scripts/write_handshake.py`.
     """
-    data: dict[str, Any] = {"initialize": {}, "tools/list": {}}
+    data: dict[str, Any] = {"initialize": {}, "tools/list": {}, "without handshake": {}}
     for version in KNOWN_PROTOCOL_VERSIONS:
         opening = {
             "protocolVersion": version,
@@ -567,6 +568,11 @@ async def handshake_data() -> dict[str, Any]:
         agreed = results[0]["protocolVersion"]
         assert agreed in HANDSHAKE_PROTOCOL_VERSIONS
         data["tools/list"][agreed] = results[1]
+    for version in MODERN_PROTOCOL_VERSIONS:
+        meta = {types.PROTOCOL_VERSION_META_KEY: version, types.CLIENT_CAPABILITIES_META_KEY: {}}
+        methods = ["server/discover", "tools/list"]
+        results = await _ask([(method, {"_meta": meta}) for method in methods])
+        data["without handshake"][version] = dict(zip(methods, results, strict=True))
     return data
 
 

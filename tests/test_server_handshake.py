@@ -104,6 +104,45 @@ def test_without_its_data_everything_is_the_sdks() -> None:
     assert take(boot, initialize()) is None
 
 
+ENVELOPE = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "tests", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {"sampling": {}},
+}
+
+
+def modern(method: str, identifier: Any = 2, **params: Any) -> dict[str, Any]:
+    return request(method, identifier, params={"_meta": ENVELOPE, **params})
+
+
+def test_a_client_without_the_handshake_is_answered_at_once() -> None:
+    boot = handshake.Handshake(handshake.load_data())
+    assert take(boot, modern("server/discover", 1))["result"]["supportedVersions"] == ["2026-07-28"]
+    assert len(take(boot, modern("tools/list"))["result"]["tools"]) == 3
+    assert boot.answered == (1,)
+    assert take(boot, modern("tools/call", name="recall")) is None
+    assert take(boot, initialize(3)) is None
+    assert take(boot, modern("tools/list", 4))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"io.modelcontextprotocol/protocolVersion": "2030-01-01"},
+        {"io.modelcontextprotocol/protocolVersion": 3},
+        {"io.modelcontextprotocol/clientInfo": {"name": 1}},
+        {"io.modelcontextprotocol/clientCapabilities": None},
+        {"io.modelcontextprotocol/logLevel": "debug"},
+        {"progressToken": 1.5},
+    ],
+    ids=repr,
+)
+def test_an_unusual_envelope_is_left_to_the_sdk(change: dict[str, Any]) -> None:
+    boot = handshake.Handshake(handshake.load_data())
+    assert take(boot, request("server/discover", params={"_meta": {**ENVELOPE, **change}})) is None
+    assert take(boot, modern("server/discover")) is None
+
+
 CONVERSATIONS: dict[str, list[Any]] = {
     "ordinary": [
         initialize("one"),
@@ -121,6 +160,16 @@ CONVERSATIONS: dict[str, list[Any]] = {
         {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "one"}},
         request("ping", "one"),
         request("ping", "last"),
+    ],
+    "without handshake": [
+        modern("server/discover", 1),
+        modern("tools/list", 2),
+        modern("ping", 3),
+        modern("tools/call", 4, name="recall", arguments={"query": "x"}),
+        initialize(5),
+        request("tools/list", 6),
+        modern("server/discover", 7, cursor="x"),
+        modern("no/such", 8),
     ],
     "unready": [
         request("tools/list", 1),
@@ -148,7 +197,7 @@ def converse(mode: str) -> dict[str, dict[str, Any]]:
 def test_a_client_cannot_tell_who_answers() -> None:
     early, sdk = converse(""), converse("sdk")
     assert early == sdk
-    assert len(early) == 17
+    assert len(early) == 25
 
 
 async def _use(mode: str) -> tuple[Any, ...]:
