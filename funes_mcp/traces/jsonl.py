@@ -117,6 +117,26 @@ def _close_of_string(data: bytes, start: int) -> int:
 
 
 _STRUCTURE: Final = re.compile(rb'["{}]')
+_STRIDE: Final = 4096
+
+
+def _skip_structure(data: bytes, at: int, depth: int) -> tuple[int, int]:
+    """How far one can go from `at`, outside a string, and the depth there, without leaving the object.
+
+    Looks at 4 KiB at once, and leaves the rest to its callers: strings with escapes, strings that are longer,
+    and the last closing brace. Returns `at` itself where it is of no help.
+    """
+    window = data[at : at + _STRIDE]
+    if b"\\" in window:
+        return at, depth
+    parts = window.split(b'"')
+    if len(parts) % 2 == 0:  # it ends within a string: stop before that
+        window = window[: -len(parts.pop()) - 1]
+    outside = b"".join(parts[::2])
+    closed = outside.count(b"}")
+    if closed >= depth:
+        return at, depth
+    return at + len(window), depth + outside.count(b"{") - closed
 
 
 def object_end(data: bytes) -> int:
@@ -126,6 +146,7 @@ def object_end(data: bytes) -> int:
     depth = 0
     at = 0
     while True:
+        at, depth = _skip_structure(data, at, depth)
         match = _STRUCTURE.search(data, at)
         if match is None:
             return -1
@@ -191,6 +212,11 @@ class _Slimmer:
         while at < len(data):
             if self._in_string:
                 at = self._string(data, at)
+                continue
+            end, self._depth = _skip_structure(data, at, self._depth)
+            if end > at:
+                self._emit(data[at:end])
+                at = end
                 continue
             match = _STRUCTURE.search(data, at)
             end = len(data) if match is None else match.end()
