@@ -1,0 +1,137 @@
+"""Where Codex keeps its sessions ("rollouts"): a tree by date, an archive, plain or compressed."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from funes_mcp.traces.model import Root, Source, Tally
+
+HARNESS: Final = "codex"
+_SUFFIXES: Final = (".jsonl", ".jsonl.zst")
+_ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+#: `rollout-<local time>-<thread id>`, as Codex names the files.
+_NAME: Final = re.compile(
+    r"rollout-(?P<date>\d{4}-\d\d-\d\d)T(?P<time>\d\d-\d\d-\d\d)-(?P<id>.+)|rollout-(?P<bare>[0-9a-f]{8}-.+)"
+)
+_UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+#: What the first records of a rollout hold, whatever the order of their keys.
+_ENVELOPE: Final = re.compile(
+    rb'"type"\s*:\s*"(?:session_meta|response_item|event_msg|turn_context|world_state)"|"record_type"\s*:\s*"state"'
+)
+
+
+def roots(environ: Mapping[str, str], home: Path) -> list[Root]:
+    """`sessions` and `archived_sessions` of Codex' home: `CODEX_HOME`, else `~/.codex`."""
+    named = environ.get("CODEX_HOME", "").strip()
+    base, why = (Path(named).expanduser(), "CODEX_HOME") if named else (home / ".codex", "default")
+    return [
+        Root(HARNESS, base / "sessions", why, "sessions"),
+        Root(HARNESS, base / "archived_sessions", why, "archived"),
+    ]
+
+
+def sources(root: Root, tally: Tally) -> Iterator[Source]:
+    """Every rollout below a root, each session once.
+
+    Codex compresses a rollout in place when it is a week old, and moves it when it is archived; for a
+    moment both copies are there. The plain one counts, and the one that is not archived.
+    """
+    for path in _walk(root.path, tally):
+        if not path.name.endswith(_SUFFIXES):
+            tally.skipped["file", "not a rollout"] += 1
+            continue
+        if path.suffix == ".zst" and path.with_suffix("").exists():
+            tally.skipped["file", "also there uncompressed"] += 1
+            continue
+        if root.kind == "archived" and _unarchived(path):
+            tally.skipped["file", "also there unarchived"] += 1
+            continue
+        source = _source(root.path, path, tally)
+        if source is not None:
+            yield source
+
+
+def claims(path: Path, head: bytes) -> bool:
+    """Whether a file is a rollout: by the envelope of its first records, or by its name."""
+    if head.startswith(_ZSTD_MAGIC):
+        return path.name.endswith(".jsonl.zst") and path.name.startswith("rollout-")
+    if not path.name.endswith(".jsonl"):
+        return False
+    return path.name.startswith("rollout-") or _ENVELOPE.search(head) is not None
+
+
+def source_at(path: Path) -> Source | None:
+    """The source that a file somewhere is."""
+    return _source(path.parent, path, Tally()) if path.name.endswith(_SUFFIXES) else None
+
+
+def thread_of(path: Path) -> str:
+    """The thread id that a rollout's name holds, else the name without its endings."""
+    stem = path.name
+    for suffix in reversed(_SUFFIXES):
+        stem = stem.removesuffix(suffix)
+    uuids = _UUID.findall(stem)
+    return uuids[-1] if uuids else stem
+
+
+def date_of(path: Path) -> str | None:
+    """The time in a rollout's name. It is local time without a zone, and taken for UTC: good to a day."""
+    match = _NAME.match(path.name)
+    if match is None or match["date"] is None:
+        return None
+    return f"{match['date']}T{match['time'].replace('-', ':')}Z"
+
+
+def _unarchived(path: Path) -> bool:
+    """Whether the sessions' tree still (or again) holds an archived rollout."""
+    match = _NAME.match(path.name)
+    if match is None or match["date"] is None:
+        return False
+    folder = path.parent.parent.joinpath("sessions", *match["date"].split("-"))
+    plain = path.name.removesuffix(".zst")
+    return (folder / plain).exists() or (folder / f"{plain}.zst").exists()
+
+
+def _walk(root: Path, tally: Tally) -> Iterator[Path]:
+    """All files below a folder in order; links to folders are followed once each."""
+    visited: set[tuple[int, int]] = set()
+
+    def failed(error: OSError) -> None:
+        if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+            tally.skipped["folder", error.strerror or "unreadable"] += 1
+
+    for folder, names, files in os.walk(root, followlinks=True, onerror=failed):
+        try:
+            stat = os.stat(folder)
+        except OSError as error:
+            failed(error)
+            continue
+        if (stat.st_dev, stat.st_ino) in visited:
+            names.clear()
+            continue
+        visited.add((stat.st_dev, stat.st_ino))
+        names.sort()
+        for name in sorted(files):
+            yield Path(folder, name)
+
+
+def _source(root: Path, path: Path, tally: Tally) -> Source | None:
+    try:
+        real = path.resolve()
+        stat = real.stat()
+    except (OSError, RuntimeError) as error:
+        tally.skipped["file", getattr(error, "strerror", None) or "unreadable"] += 1
+        return None
+    return Source(
+        harness=HARNESS,
+        root=root,
+        path=real,
+        size=stat.st_size,
+        mtime_ns=stat.st_mtime_ns,
+        ctime_ns=stat.st_ctime_ns,
+        inode=stat.st_ino,
+    )
