@@ -8,7 +8,6 @@ recorded as an event alone, an item of the first releases) must not move that co
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -19,6 +18,7 @@ from typing import Any, Final, Literal
 from funes_adapters.codex.kinds import NOISE, NOISE_ITEMS, event_reason, own_words, request_of
 from funes_adapters.codex.sessions import HARNESS, date_of, thread_of
 
+from funes_mcp.traces.identity import digest
 from funes_mcp.traces.jsonl import JsonlReader
 from funes_mcp.traces.model import Block, BlockType, Cursor, Event, Role, SessionInfo, Source, Tally, Turn
 from funes_mcp.traces.ours import is_own_output, is_own_tool
@@ -256,10 +256,10 @@ class RolloutParser:
     def _info(self) -> SessionInfo | None:
         """What is known of the session, unless it has been said already."""
         facts = asdict(self._state.facts)
-        digest = _digest(*(str(value) for value in facts.values()))
-        if digest == self._state.told:
+        mark = digest(*(str(value) for value in facts.values()))
+        if mark == self._state.told:
             return None
-        self._state.told = digest
+        self._state.told = mark
         return SessionInfo(harness=HARNESS, **facts)
 
     # A copied history
@@ -410,7 +410,7 @@ class RolloutParser:
             self._remember(keys)
             if role == "assistant":
                 text = "\n".join(block.text for block in blocks if block.type == "text").strip()
-                self._state.said = (len(text), _digest(text))
+                self._state.said = (len(text), digest(text))
         else:
             events = self._flushed()
         return [*events, *self._turn(blocks, role, label, ts, trimmed, counts)]
@@ -572,8 +572,8 @@ class RolloutParser:
         text = _text(payload.get("message")).strip()
         if not text:
             return self._skip(label, "no words")
-        length, digest = self._state.said
-        if length and _digest(text[-length:]) == digest:
+        length, said = self._state.said
+        if length and digest(text[-length:]) == said:
             return self._skip(label, _REPEATS)
         return self._one("summary", text, None, "assistant", label, ts, trimmed, False)
 
@@ -642,7 +642,7 @@ class RolloutParser:
             ts=ts,
             role=role,
             blocks=tuple(blocks),
-            identity=_digest("codex", uuid, *(block.text for block in blocks)),
+            identity=digest("codex", uuid, *(block.text for block in blocks)),
             flags=frozenset(flags),
         )
         info = self._info()
@@ -791,18 +791,8 @@ def _uuid_time(uuid: str) -> str | None:
 
 
 def _key(speaker: str, text: str) -> str:
-    return _digest(speaker, " ".join(text.split()))[:16]
+    return digest(speaker, " ".join(text.split()))[:16]
 
 
 def _text(value: object) -> str:
     return clean(value) if isinstance(value, str) else ""
-
-
-def _digest(*parts: str) -> str:
-    """SHA-1 over the parts, which may hold anything."""
-    sha = hashlib.sha1(usedforsecurity=False)
-    for part in parts:
-        data = part.encode("utf-8", "surrogatepass")
-        sha.update(b"%d:" % len(data))
-        sha.update(data)
-    return sha.hexdigest()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from funes_mcp.traces.files import source_of, walk
 from funes_mcp.traces.model import Root, Source, Tally
 
 HARNESS: Final = "codex"
@@ -40,7 +40,7 @@ def sources(root: Root, tally: Tally) -> Iterator[Source]:
     Codex compresses a rollout in place when it is a week old, and moves it when it is archived; for a
     moment both copies are there. The plain one counts, and the one that is not archived.
     """
-    for path in _walk(root.path, tally):
+    for path in walk(root.path, tally):
         if not path.name.endswith(_SUFFIXES):
             tally.skipped["file", "not a rollout"] += 1
             continue
@@ -50,7 +50,7 @@ def sources(root: Root, tally: Tally) -> Iterator[Source]:
         if root.kind == "archived" and _unarchived(path):
             tally.skipped["file", "also there unarchived"] += 1
             continue
-        source = _source(root.path, path, tally)
+        source = source_of(HARNESS, root.path, path, tally)
         if source is not None:
             yield source
 
@@ -66,7 +66,7 @@ def claims(path: Path, head: bytes) -> bool:
 
 def source_at(path: Path) -> Source | None:
     """The source that a file somewhere is."""
-    return _source(path.parent, path, Tally()) if path.name.endswith(_SUFFIXES) else None
+    return source_of(HARNESS, path.parent, path, Tally()) if path.name.endswith(_SUFFIXES) else None
 
 
 def thread_of(path: Path) -> str:
@@ -94,44 +94,3 @@ def _unarchived(path: Path) -> bool:
     folder = path.parent.parent.joinpath("sessions", *match["date"].split("-"))
     plain = path.name.removesuffix(".zst")
     return (folder / plain).exists() or (folder / f"{plain}.zst").exists()
-
-
-def _walk(root: Path, tally: Tally) -> Iterator[Path]:
-    """All files below a folder in order; links to folders are followed once each."""
-    visited: set[tuple[int, int]] = set()
-
-    def failed(error: OSError) -> None:
-        if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
-            tally.skipped["folder", error.strerror or "unreadable"] += 1
-
-    for folder, names, files in os.walk(root, followlinks=True, onerror=failed):
-        try:
-            stat = os.stat(folder)
-        except OSError as error:
-            failed(error)
-            continue
-        if (stat.st_dev, stat.st_ino) in visited:
-            names.clear()
-            continue
-        visited.add((stat.st_dev, stat.st_ino))
-        names.sort()
-        for name in sorted(files):
-            yield Path(folder, name)
-
-
-def _source(root: Path, path: Path, tally: Tally) -> Source | None:
-    try:
-        real = path.resolve()
-        stat = real.stat()
-    except (OSError, RuntimeError) as error:
-        tally.skipped["file", getattr(error, "strerror", None) or "unreadable"] += 1
-        return None
-    return Source(
-        harness=HARNESS,
-        root=root,
-        path=real,
-        size=stat.st_size,
-        mtime_ns=stat.st_mtime_ns,
-        ctime_ns=stat.st_ctime_ns,
-        inode=stat.st_ino,
-    )

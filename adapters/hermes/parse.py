@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from funes_mcp.traces.identity import digest
 from funes_mcp.traces.model import Block, BlockType, Role, Tally, Turn
 from funes_mcp.traces.ours import is_own_output, is_own_tool
 from funes_mcp.traces.text import clean, clean_tree, compact_json, elide
@@ -64,7 +64,7 @@ class Row:
 
 def content_key(row: Row) -> str:
     """Digest of all that a message says, without its time: what copies with a new time are compared by."""
-    return _digest(row.role, row.content or "", row.tool_calls or "", row.tool_call_id or "")
+    return digest(row.role, row.content or "", row.tool_calls or "", row.tool_call_id or "")
 
 
 def identity_of(session_id: str, row: Row) -> str:
@@ -73,8 +73,8 @@ def identity_of(session_id: str, row: Row) -> str:
     Row ids are new in every copy. A message without a time is only itself.
     """
     if row.timestamp is None:
-        return _digest("hermes", session_id, str(row.key), content_key(row))
-    return _digest("hermes", repr(row.timestamp), content_key(row))
+        return digest("hermes", session_id, str(row.key), content_key(row))
+    return digest("hermes", repr(row.timestamp), content_key(row))
 
 
 class SessionParser:
@@ -148,13 +148,13 @@ class SessionParser:
             return
         when = repr(row.timestamp)
         if row.role == "tool":
-            yield _digest("tool", when, row.tool_call_id or row.content or "")
+            yield digest("tool", when, row.tool_call_id or row.content or "")
             return
         if row.content:
-            yield _digest(row.role, when, row.content)
+            yield digest(row.role, when, row.content)
         calls = [call for call, _name in raw.calls_by_id()]
         if calls or not row.content:
-            yield _digest(row.role, when, *calls)
+            yield digest(row.role, when, *calls)
 
     def _blocks(self, row: Row, raw: _Raw, tally: Tally) -> tuple[list[Block], str]:
         """The blocks that are kept, and else the reason why there is none."""
@@ -198,7 +198,7 @@ class SessionParser:
 
     def _said_before(self, row: Row, words: str) -> bool:
         """Whether words behind a summary are the copy of a message that was met before."""
-        return row.timestamp is not None and _digest(row.role, repr(row.timestamp), words) in self._seen
+        return row.timestamp is not None and digest(row.role, repr(row.timestamp), words) in self._seen
 
     def _result(self, row: Row, raw: _Raw, tally: Tally) -> tuple[list[Block], str]:
         name = row.tool_name or self._names.get(row.tool_call_id or "")
@@ -371,13 +371,3 @@ def _block(block_type: BlockType, text: str, idx: int, tally: Tally, tool_name: 
 
 def _blank(text: str | None) -> bool:
     return text is None or not text.strip()
-
-
-def _digest(*parts: str) -> str:
-    """SHA-1 over the parts, which may hold anything."""
-    sha = hashlib.sha1(usedforsecurity=False)
-    for part in parts:
-        data = part.encode("utf-8", "surrogatepass")
-        sha.update(b"%d:" % len(data))
-        sha.update(data)
-    return sha.hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -14,8 +13,9 @@ from funes_adapters.hermes.parse import Row, SessionParser, content_key, identit
 from funes_adapters.hermes.sessions import HARNESS
 from funes_adapters.hermes.store import Extent, Store
 
+from funes_mcp.traces.identity import digest
 from funes_mcp.traces.model import Cursor, Event, SessionInfo, Source, Tally
-from funes_mcp.traces.text import clean, clean_tree, compact_json
+from funes_mcp.traces.text import clean_tree, compact_json
 from funes_mcp.traces.time import to_rfc3339
 
 #: Messages that a branch copies are written within so many seconds of its beginning.
@@ -76,12 +76,12 @@ class DatabaseReader:
             for session_id in newest_first:
                 extent = self._extents[session_id]
                 info = self._infos.get(session_id) or SessionInfo(session_id, HARNESS)
-                digest = _info_digest(info)
-                entry = [extent.last_id, extent.count, extent.id_sum, extent.undone, extent.undone_sum, digest]
+                mark = digest(*(str(value) for value in astuple(info)))[:12]
+                entry = [extent.last_id, extent.count, extent.id_sum, extent.undone, extent.undone_sum, mark]
                 known = self._known.get(session_id)
                 if known == entry:
                     continue
-                if known is None or known[5] != digest:
+                if known is None or known[5] != mark:
                     yield info
                 if known is None or known[0] != extent.last_id:
                     store = store or Store(self._source.path)
@@ -113,7 +113,7 @@ class DatabaseReader:
         """What has been read of each session. Valid after the iteration has ended."""
         last = max((entry[0] for entry in self._next.values()), default=0)
         state = {"sessions": self._next}
-        return Cursor(last, hashlib.sha1(compact_json(state).encode()).hexdigest()[:16], state)
+        return Cursor(last, digest(compact_json(state))[:16], state)
 
 
 class _Copies:
@@ -290,8 +290,3 @@ def _known(cursor: Cursor | None) -> dict[str, list[Any]]:
     if not isinstance(sessions, dict):
         return {}
     return {sid: entry for sid, entry in sessions.items() if isinstance(entry, list) and len(entry) == 6}
-
-
-def _info_digest(info: SessionInfo) -> str:
-    text = clean("\n".join(str(value) for value in astuple(info)))
-    return hashlib.sha1(text.encode()).hexdigest()[:12]
