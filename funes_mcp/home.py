@@ -41,7 +41,9 @@ class FunesHome:
 
 def private_folder(path: Path) -> None:
     """Make a folder (and its parents) with mode 0700; one that exists keeps its mode. Raises `OSError`."""
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not path.parent.exists():
+        private_folder(path.parent)  # `parents=True` would make them with the mode of any other folder
+    path.mkdir(mode=0o700, exist_ok=True)
 
 
 def write_private(path: Path, data: bytes) -> None:

@@ -47,6 +47,7 @@ def main(argv: list[str]) -> int:
     try:
         if os.environ.get(GUARD, "").strip() in ("", "0"):
             _give_up_later()
+            os.umask(0o077)
             _run(argv)
     except BaseException:
         pass
@@ -136,7 +137,7 @@ def leave_word(home: str, agent: str, event: str, payload: bytes, memory: str) -
     from binascii import crc32
 
     folder = os.path.join(home, "hooks", "waiting")
-    os.makedirs(folder, mode=0o700, exist_ok=True)
+    os.makedirs(folder, exist_ok=True)
     paths = [] if event in _STARTS else transcripts(payload)
     word = {"agent": agent, "event": event, "paths": paths, "memory": memory, "at": time.time()}
     key = "\0".join([agent, event, memory, *paths]).encode("utf-8", "surrogateescape")

@@ -303,6 +303,7 @@ def main(argv: Sequence[str]) -> int:
         environ["FUNES_HOME"] = argv[1]
         os.environ["FUNES_HOME"] = argv[1]
     home = FunesHome.from_environ(environ)
+    os.umask(0o077)
     try:
         log = open_log(home)
         os.dup2(log, 1)

@@ -107,17 +107,21 @@ def _by_lines(text: str, keys: Keys, value: Any, how: str) -> str:
     if root is None:
         return _join(text, len(text), _block(document.nest(keys, value), ""), newline)
     node: Any = root
+    parent: Any = None
     position = 0  # where the entry of `node` in its parent starts
+    after_key = 0  # where the key of `parent` ends
+    key_end = 0
     depth = 0
     for key in keys:
         if isinstance(node, MappingNode) and isinstance(key, str):
             pair = next(((k, v) for k, v in node.value if k.value == key), None)
             if pair is None:
                 break
-            position, node = pair[0].start_mark.index, pair[1]
+            position, after_key, key_end = pair[0].start_mark.index, key_end, pair[0].end_mark.index
+            parent, node = node, pair[1]
         elif isinstance(node, SequenceNode) and isinstance(key, int):
-            node = node.value[key]
-            position = node.start_mark.index
+            parent, node = node, node.value[key]
+            position, after_key = node.start_mark.index, key_end
         else:
             raise UnsafeEdit
         depth += 1
@@ -125,9 +129,20 @@ def _by_lines(text: str, keys: Keys, value: Any, how: str) -> str:
         start = text.rfind("\n", 0, position) + 1
         if text[start:position].strip(" -") or (isinstance(keys[-1], str) and "-" in text[start:position]):
             raise UnsafeEdit  # shares its line with something else
-        return text[:start] + text[_line_end(text, _leaf_end(node)) :]
+        tail = text[_line_end(text, _leaf_end(node)) :]
+        if len(parent.value) == 1 and depth > 1:  # what would be left is null, and not an empty list or table
+            colon = text.index(":", after_key) + 1
+            return text[:colon] + (" []" if isinstance(parent, SequenceNode) else " {}") + text[colon:start] + tail
+        return text[:start] + tail
     if how == "put" and depth == len(keys):
-        raise UnsafeEdit
+        if node.id == "scalar" and node.style in (None, "'", '"') and not isinstance(value, dict | list):
+            return text[: node.start_mark.index] + _scalar(value) + text[node.end_mark.index :]
+        start = text.rfind("\n", 0, position) + 1
+        indent = text[start:position]
+        if indent.strip(" ") or not isinstance(keys[-1], str):
+            raise UnsafeEdit
+        end = _line_end(text, _leaf_end(node))
+        return _join(text[:start] + text[end:], start, _block({keys[-1]: value}, indent), newline)
     if how == "put":
         value = document.nest(keys[depth + 1 :], value)
         if not isinstance(node, MappingNode) or node.flow_style or not node.value:
