@@ -18,7 +18,7 @@ _PART = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z0-9]+")
 _OPAQUE = re.compile(r"(?=.*[0-9])[0-9a-f]{7,}|.{41,}", re.DOTALL)
 _MAX_TOKEN = 128
 _MAX_PARTS = 16
-_SHRED = 10
+_SHREDDED = 16
 _MAX_PIECES = 16
 
 
@@ -35,7 +35,7 @@ def parts(token: str) -> tuple[str, ...]:
 
     `CommandStatusErr` gives command, status, err; `HTTPServer_v2` gives http, server, v2. A token of more than
     128 characters is no identifier and gives nothing, nor does a longish one whose parts are
-    shreds of one or two characters (base64, random ids). Of more than 16 parts only the first 16 count.
+    shreds of a few characters (base64, random ids). Of more than 16 parts only the first 16 count.
     """
     if len(token) > _MAX_TOKEN:
         return ()
@@ -43,7 +43,7 @@ def parts(token: str) -> tuple[str, ...]:
         if token.islower() and "_" not in token:
             return (token,)
         found = _PART.findall(token)
-        if len(token) >= _SHRED and len(token) < 3 * len(found):
+        if len(token) >= _SHREDDED and len(token) < 3.5 * len(found):
             return ()
         return tuple([part.lower() for part in found[:_MAX_PARTS]])
     return tuple(
