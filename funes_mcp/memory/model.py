@@ -29,7 +29,24 @@ CONTRACT_COLUMNS: Final = (
 )
 
 #: Our own columns, after the contract's; all utf8 and nullable.
-OWN_COLUMNS: Final = ("message_id", "cwd", "branch", "commit", "parent_session_id", "agent_name", "flags")
+OWN_COLUMNS: Final = (
+    "message_id",
+    "cwd",
+    "branch",
+    "commit",
+    "parent_session_id",
+    "agent_name",
+    "flags",
+    "identity",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    """The stamp of a memory's vectors: the model that made them and how many numbers each has."""
+
+    model: str
+    width: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +55,8 @@ class Chunk:
 
     The first sixteen fields are the contract's columns, in its order; the rest are ours. `ts` is RFC 3339
     UTC or "" when unknown; `repo` is `owner/name` or ""; `flags` holds space-joined words of
-    `traces.model.FLAGS` in alphabetical order, or "".
+    `traces.model.FLAGS` in alphabetical order, or ""; `identity` is 16 hex digits that every copy of the
+    same message has in common (see `chunk.content_identity`), or "" in rows that another program wrote.
     """
 
     id: str
@@ -64,6 +82,7 @@ class Chunk:
     parent_session_id: str | None = None
     agent_name: str | None = None
     flags: str = ""
+    identity: str = ""
 
     @property
     def key(self) -> int:

@@ -1,0 +1,615 @@
+"""What a memory knows besides its rows: which sources were read how far, and where each message stands.
+
+One SQLite file. A *message* is what is stored once; a *sighting* is one place where it stands (a session, in
+one source). All of it can be made again by reading the sources once more, except sightings in transcripts
+that are gone; the rows themselves are never at stake.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from funes_mcp.errors import FunesError, MemoryDamagedError
+from funes_mcp.home import private_folder
+from funes_mcp.traces.model import Cursor, SessionInfo, Source, Tally
+
+FILE: Final = "catalog.db"
+VERSION: Final = 1
+_PATIENCE: Final = 30.0
+_AT_ONCE: Final = 500
+
+_SCHEMA: Final = """
+create table if not exists meta (name text primary key, value text not null) without rowid;
+create table if not exists sources (
+    no integer primary key, path text not null unique, harness text not null, root text not null,
+    kind text not null, signature text not null, size integer not null, cursor text, tally text,
+    failure text not null, complete integer not null, read_at text not null);
+create table if not exists sessions (no integer primary key, id text not null unique, base text not null);
+create index if not exists sessions_base on sessions (base);
+create table if not exists infos (no integer primary key, data text not null unique);
+create table if not exists standing (
+    session integer not null, source integer not null, info integer not null,
+    started text not null, fork integer not null, primary key (session, source)) without rowid;
+create table if not exists sightings (
+    session integer not null, turn text not null, source integer not null, message integer not null,
+    seq integer not null, data text not null, info integer not null,
+    primary key (session, turn, source)) without rowid;
+create index if not exists sightings_message on sightings (message);
+create index if not exists sightings_source on sightings (source);
+create table if not exists messages (
+    no integer primary key, session integer not null, turn text not null, seq integer not null,
+    blocks text not null, content integer not null, shape integer not null);
+create index if not exists messages_session on messages (session, seq);
+create table if not exists split (base text primary key) without rowid;
+create table if not exists forgotten (session text primary key, at text not null) without rowid;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """What is known of a source.
+
+    Attributes:
+        signature: Of the file when it was last read; see `signature_of`.
+        complete: Whether it was read to its end then.
+        failure: Why it could not be read, or "".
+        read_at: RFC 3339 UTC.
+    """
+
+    no: int
+    path: str
+    harness: str
+    root: str
+    kind: str
+    signature: str
+    size: int
+    cursor: Cursor | None
+    tally: Tally
+    failure: str
+    complete: bool
+    read_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnFacts:
+    """What a transcript says of a turn besides its blocks.
+
+    Attributes:
+        parent: The turn that it follows, where recorded.
+        ts: RFC 3339 UTC or "".
+        flags, kinds: Space-joined flags, and types of its blocks, each in alphabetical order.
+    """
+
+    parent: str | None
+    ts: str
+    role: str
+    message_id: str | None
+    flags: str
+    kinds: str
+
+    def dump(self) -> str:
+        """As text."""
+        return json.dumps([self.parent, self.ts, self.role, self.message_id, self.flags, self.kinds])
+
+    @classmethod
+    def load(cls, data: str) -> TurnFacts:
+        """What `dump` gave."""
+        return cls(*json.loads(data))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A sighting: a message in a session of a source.
+
+    Attributes:
+        session, source, info: Row numbers.
+        message: The message's identity as a signed 64-bit integer.
+        data: The facts of the turn as it stands here (see `TurnFacts`).
+    """
+
+    session: int
+    turn: str
+    source: int
+    message: int
+    seq: int
+    data: str
+    info: int
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What is stored of a message: under which session and turn, and in which pieces.
+
+    Attributes:
+        blocks: `block:pieces` for each block, space-joined.
+        content: Digest of the stored texts.
+        shape: Digest of everything else in its rows.
+    """
+
+    no: int
+    session: int
+    turn: str
+    seq: int
+    blocks: str
+    content: int
+    shape: int
+
+    def pieces(self) -> Iterator[tuple[int, int]]:
+        """The coordinates `(block_idx, split_idx)` of its rows, in order."""
+        for part in self.blocks.split():
+            block, _, count = part.partition(":")
+            for number in range(int(count)):
+                yield int(block), number
+
+
+def safe_text(text: str) -> str:
+    """A path or name with what UTF-8 cannot hold spelled out (`\\udcff`)."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def signature_of(source: Source) -> str:
+    """What changes when a source does, as far as one `stat` can tell."""
+    return json.dumps([source.size, source.mtime_ns, source.ctime_ns, source.inode, source.kind, list(source.context)])
+
+
+class Catalog:
+    """The catalog of the memory in `folder`, made when missing.
+
+    Args:
+        writable: False opens it for reading only, and then it must exist.
+
+    Raises:
+        MemoryDamagedError: The file is no catalog of this version.
+    """
+
+    def __init__(self, folder: Path, *, writable: bool = True) -> None:
+        path = folder / FILE
+        if writable:
+            private_folder(folder)
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            name = path.as_uri()
+        else:
+            name = f"{path.as_uri()}?mode=ro"
+        try:
+            self._db = sqlite3.connect(name, uri=True, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+            self._db.execute(f"pragma busy_timeout = {int(_PATIENCE * 1000)}")
+            if writable:
+                self._db.execute("pragma journal_mode = wal")
+                self._db.execute("pragma synchronous = normal")
+                self._db.execute("pragma cache_size = -32000")
+                version = self._db.execute("pragma user_version").fetchone()[0]
+                if version not in (0, VERSION):
+                    raise MemoryDamagedError(f"{path} was made by another version of funes.")
+                if version == 0:
+                    self._db.executescript(f"begin; {_SCHEMA}; pragma user_version = {VERSION}; commit;")
+        except sqlite3.Error as error:
+            raise MemoryDamagedError(f"{path} cannot be opened: {error}") from error
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._db.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Everything inside happens, or nothing. Raises `FunesError` when it cannot be written."""
+        try:
+            self._db.execute("begin immediate")
+            try:
+                yield
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("rollback")
+                raise
+            self._db.execute("commit")
+        except sqlite3.Error as error:
+            if "full" in str(error):
+                raise FunesError(
+                    "The catalog could not be written: the disk is full. What was stored before is kept.",
+                    "Free some space, then run `funes index` again.",
+                ) from error
+            raise FunesError(f"The catalog could not be written: {error}") from error
+
+    # -- small facts -----------------------------------------------------------------------------------
+
+    def get(self, name: str) -> str | None:
+        """A small fact, or None."""
+        row = self._db.execute("select value from meta where name = ?", (name,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def put(self, name: str, value: str) -> None:
+        """Keep a small fact."""
+        self._db.execute("insert or replace into meta values (?, ?)", (name, value))
+
+    def note_hook(self, name: str, when: str, *, ok: bool) -> None:
+        """Keep when a hook last did its work, or last failed. RFC 3339."""
+        self.put(f"hook:{'ok' if ok else 'failed'}:{name}", when)
+
+    def hooks(self) -> list[tuple[str, str, str]]:
+        """`(name, last success, last failure)` of every hook that ran, "" for never."""
+        found: dict[str, dict[str, str]] = {}
+        for name, value in self._db.execute("select name, value from meta where name like 'hook:%'"):
+            _, state, hook = str(name).split(":", 2)
+            found.setdefault(hook, {})[state] = str(value)
+        return [(hook, times.get("ok", ""), times.get("failed", "")) for hook, times in sorted(found.items())]
+
+    # -- sources ---------------------------------------------------------------------------------------
+
+    def sources(self) -> list[SourceState]:
+        """Every source that was ever read, by path."""
+        rows = self._db.execute(
+            "select no, path, harness, root, kind, signature, size, cursor, tally, failure, complete, read_at"
+            " from sources order by path"
+        )
+        return [_source_state(row) for row in rows]
+
+    def source_no(self, path: str, harness: str, root: str, kind: str) -> int:
+        """The number of a source, which is made known when it is not."""
+        row = self._db.execute("select no from sources where path = ?", (path,)).fetchone()
+        if row is not None:
+            return int(row[0])
+        cursor = self._db.execute(
+            "insert into sources (path, harness, root, kind, signature, size, failure, complete, read_at)"
+            " values (?, ?, ?, ?, '', 0, '', 0, '')",
+            (path, harness, root, kind),
+        )
+        return int(cursor.lastrowid or 0)
+
+    def save_source(
+        self,
+        no: int,
+        source: Source,
+        cursor: Cursor | None,
+        tally: Tally | None,
+        failure: str,
+        read_at: str,
+    ) -> None:
+        """Keep how far a source was read; with a failure, what was known before stays."""
+        self._db.execute(
+            "update sources set harness = ?, root = ?, kind = ?, size = ? where no = ?",
+            (source.harness, safe_text(str(source.root)), source.kind, source.size, no),
+        )
+        if failure:
+            self._db.execute(
+                "update sources set failure = ?, complete = 0, read_at = ? where no = ?", (failure, read_at, no)
+            )
+            return
+        self._db.execute(
+            "update sources set signature = ?, cursor = ?, tally = ?, failure = '', complete = 1, read_at = ?"
+            " where no = ?",
+            (signature_of(source), _cursor_json(cursor), _tally_json(tally or Tally()), read_at, no),
+        )
+
+    def save_signature(self, no: int, signature: str) -> None:
+        """A source that was touched but not changed."""
+        self._db.execute("update sources set signature = ? where no = ?", (signature, no))
+
+    def read_again(self, sources: Iterable[int]) -> None:
+        """Have sources read from their beginning at the next pass."""
+        self._db.executemany("update sources set cursor = null, complete = 0 where no = ?", [(no,) for no in sources])
+
+    def source_paths(self) -> dict[int, str]:
+        """Paths of all sources by number."""
+        return {int(no): str(path) for no, path in self._db.execute("select no, path from sources")}
+
+    # -- sessions --------------------------------------------------------------------------------------
+
+    def session_no(self, session_id: str, base: str | None = None) -> int:
+        """The number of a session, which is made known when it is not."""
+        row = self._db.execute("select no from sessions where id = ?", (session_id,)).fetchone()
+        if row is not None:
+            return int(row[0])
+        cursor = self._db.execute("insert into sessions (id, base) values (?, ?)", (session_id, base or session_id))
+        return int(cursor.lastrowid or 0)
+
+    def session_id(self, no: int) -> str:
+        """The id of a session."""
+        row = self._db.execute("select id from sessions where no = ?", (no,)).fetchone()
+        if row is None:
+            raise MemoryDamagedError("The catalog names a session that it does not hold.")
+        return str(row[0])
+
+    def find_session(self, session_id: str) -> int | None:
+        """The number of a session that stands in the memory, or None."""
+        row = self._db.execute("select no from sessions where id = ?", (session_id,)).fetchone()
+        return None if row is None else int(row[0])
+
+    def session_ids(self, prefix: str) -> list[str]:
+        """Ids of the sessions with something in them that start so, in order."""
+        rows = self._db.execute(
+            "select id from sessions s where substr(id, 1, ?) = ?"
+            " and exists (select 1 from sightings where session = s.no) order by id",
+            (len(prefix), prefix),
+        )
+        return [str(row[0]) for row in rows]
+
+    def session_count(self) -> int:
+        """How many sessions have something stored or standing in them."""
+        row = self._db.execute("select count(distinct session) from sightings").fetchone()
+        return int(row[0])
+
+    def info_no(self, info: SessionInfo) -> int:
+        """The number under which these facts of a session are kept."""
+        data = json.dumps(
+            [
+                info.session_id,
+                info.harness,
+                info.cwd,
+                info.repo,
+                info.branch,
+                info.commit,
+                info.title,
+                info.parent_session_id,
+                info.relation,
+                info.agent_name,
+                info.originator,
+                info.started,
+            ]
+        )
+        row = self._db.execute("select no from infos where data = ?", (data,)).fetchone()
+        if row is not None:
+            return int(row[0])
+        return int(self._db.execute("insert into infos (data) values (?)", (data,)).lastrowid or 0)
+
+    def infos(self, numbers: Iterable[int]) -> dict[int, SessionInfo]:
+        """Facts of sessions by number."""
+        found: dict[int, SessionInfo] = {}
+        for row in self._in("select no, data from infos where no in", numbers):
+            found[int(row[0])] = SessionInfo(*json.loads(row[1]))
+        return found
+
+    def session_infos(self, session_id: str) -> list[SessionInfo]:
+        """What the sources of a session say of it, by path."""
+        rows = self._db.execute(
+            "select i.data from standing t join sessions s on s.no = t.session join infos i on i.no = t.info"
+            " join sources o on o.no = t.source where s.id = ? order by o.path",
+            (session_id,),
+        )
+        return [SessionInfo(*json.loads(row[0])) for row in rows]
+
+    def stand(self, session: int, source: int, info: int, started: str, fork: bool) -> bool:
+        """Keep what a source says of a session. True when its start or its being a fork changed."""
+        row = self._db.execute(
+            "select info, started, fork from standing where session = ? and source = ?", (session, source)
+        ).fetchone()
+        if row is not None and tuple(row) == (info, started, int(fork)):
+            return False
+        self._db.execute(
+            "insert or replace into standing values (?, ?, ?, ?, ?)", (session, source, info, started, int(fork))
+        )
+        return row is None or (str(row[1]), int(row[2])) != (started, int(fork))
+
+    def ranks(self, sessions: Iterable[int]) -> dict[int, tuple[int, str, str]]:
+        """For each session `(is a fork, start, id)`: the least is the home of what several have in common."""
+        found: dict[int, tuple[int, str, str]] = {}
+        for row in self._in(
+            "select s.no, s.id, min(t.fork), min(case t.started when '' then '~' else t.started end)"
+            " from sessions s left join standing t on t.session = s.no where s.no in",
+            sessions,
+            " group by s.no",
+        ):
+            found[int(row[0])] = (int(row[2] or 0), str(row[3] or "~"), str(row[1]))
+        return found
+
+    def sources_of_base(self, base: str) -> list[tuple[str, int]]:
+        """`(path, number)` of the sources in which the sessions that share a transcript id stand, by path."""
+        rows = self._db.execute(
+            "select distinct o.path, o.no from sessions s join sightings g on g.session = s.no"
+            " join sources o on o.no = g.source where s.base = ? order by o.path",
+            (base,),
+        )
+        return [(str(path), int(no)) for path, no in rows]
+
+    def is_split(self, base: str) -> bool:
+        """Whether unrelated transcripts use this session id."""
+        return self._db.execute("select 1 from split where base = ?", (base,)).fetchone() is not None
+
+    def split(self, base: str) -> None:
+        """Remember that unrelated transcripts use this session id."""
+        self._db.execute("insert or ignore into split values (?)", (base,))
+
+    def base(self, session: int) -> str:
+        """The id that a session's transcript carries."""
+        row = self._db.execute("select base from sessions where no = ?", (session,)).fetchone()
+        return "" if row is None else str(row[0])
+
+    def stands(self, session: int, source: int) -> bool:
+        """Whether a source said something of a session."""
+        row = self._db.execute("select 1 from standing where session = ? and source = ?", (session, source)).fetchone()
+        return row is not None
+
+    def move(self, base: str, source: int, target: int) -> set[int]:
+        """Make everything that stands in a source under a transcript's session id stand under one session.
+
+        Returns the messages that moved.
+        """
+        others = [
+            int(row[0])
+            for row in self._db.execute("select no from sessions where base = ? and no <> ?", (base, target))
+        ]
+        moved: set[int] = set()
+        for session in others:
+            rows = self._db.execute(
+                "select message from sightings where session = ? and source = ?", (session, source)
+            ).fetchall()
+            moved.update(int(row[0]) for row in rows)
+            for table in ("sightings", "standing"):
+                self._db.execute(
+                    f"update or replace {table} set session = ? where session = ? and source = ?",
+                    (target, session, source),
+                )
+        return moved
+
+    def drop_session(self, session: int) -> None:
+        """Drop what sources say of a session."""
+        self._db.execute("delete from standing where session = ?", (session,))
+
+    def clear(self) -> None:
+        """Drop everything but forgotten sessions."""
+        for table in ("meta", "sources", "sessions", "infos", "standing", "sightings", "messages", "split"):
+            self._db.execute(f"delete from {table}")
+
+    # -- sightings -------------------------------------------------------------------------------------
+
+    def place(self, session: int, turn: str, source: int) -> Place | None:
+        """What stands at a turn of a session in a source."""
+        row = self._db.execute(
+            "select * from sightings where session = ? and turn = ? and source = ?", (session, turn, source)
+        ).fetchone()
+        return None if row is None else Place(*row)
+
+    def places_at(self, session: int, turn: str) -> list[Place]:
+        """What stands at a turn of a session, in each source."""
+        rows = self._db.execute("select * from sightings where session = ? and turn = ?", (session, turn))
+        return [Place(*row) for row in rows.fetchall()]
+
+    def save_places(self, places: Iterable[Place]) -> None:
+        """Keep sightings, in place of those with the same session, turn and source."""
+        self._db.executemany(
+            "insert or replace into sightings values (?, ?, ?, ?, ?, ?, ?)",
+            [(p.session, p.turn, p.source, p.message, p.seq, p.data, p.info) for p in places],
+        )
+
+    def remove_places(self, places: Iterable[Place]) -> None:
+        """Drop sightings."""
+        self._db.executemany(
+            "delete from sightings where session = ? and turn = ? and source = ?",
+            [(p.session, p.turn, p.source) for p in places],
+        )
+
+    def places_of_source(self, source: int) -> Iterator[Place]:
+        """All sightings in a source."""
+        for row in self._db.execute("select * from sightings where source = ?", (source,)).fetchall():
+            yield Place(*row)
+
+    def places_of_session(self, session: int) -> list[Place]:
+        """All sightings in a session, in order of position."""
+        rows = self._db.execute("select * from sightings where session = ? order by seq, turn, source", (session,))
+        return [Place(*row) for row in rows]
+
+    def places_of_messages(self, messages: Iterable[int]) -> dict[int, list[Place]]:
+        """All sightings of some messages."""
+        found: dict[int, list[Place]] = {}
+        for row in self._in("select * from sightings where message in", messages):
+            found.setdefault(int(row[3]), []).append(Place(*row))
+        return found
+
+    def shared_messages(self, session: int) -> list[int]:
+        """Messages of a session that stand in another place as well."""
+        rows = self._db.execute(
+            "select distinct a.message from sightings a where a.session = ? and exists"
+            " (select 1 from sightings b where b.message = a.message and b.session <> a.session)",
+            (session,),
+        )
+        return [int(row[0]) for row in rows]
+
+    def also_in(self, session_id: str, turn: str) -> list[tuple[str, int]]:
+        """`(session id, position)` of the other places of the message stored at this turn, in order."""
+        rows = self._db.execute(
+            "select distinct s2.id, g.seq from sessions s join messages m on m.session = s.no"
+            " join sightings g on g.message = m.no join sessions s2 on s2.no = g.session"
+            " where s.id = ? and m.turn = ? and s2.no <> s.no order by s2.id, g.seq",
+            (session_id, turn),
+        )
+        found: dict[str, int] = {}
+        for name, seq in rows:
+            found.setdefault(str(name), int(seq))
+        return list(found.items())
+
+    # -- messages --------------------------------------------------------------------------------------
+
+    def message(self, no: int) -> Message | None:
+        """What is stored of a message."""
+        row = self._db.execute("select * from messages where no = ?", (no,)).fetchone()
+        return None if row is None else Message(*row)
+
+    def messages(self, numbers: Iterable[int]) -> dict[int, Message]:
+        """What is stored of some messages."""
+        return {int(row[0]): Message(*row) for row in self._in("select * from messages where no in", numbers)}
+
+    def messages_of_session(self, session: int) -> list[Message]:
+        """What is stored under a session, in order of position."""
+        rows = self._db.execute("select * from messages where session = ? order by seq, turn", (session,))
+        return [Message(*row) for row in rows]
+
+    def all_messages(self) -> Iterator[tuple[str, Message]]:
+        """Every stored message with the id of its session."""
+        rows = self._db.execute("select s.id, m.* from messages m join sessions s on s.no = m.session")
+        for row in rows:
+            yield str(row[0]), Message(*row[1:])
+
+    def save_messages(self, messages: Iterable[Message]) -> None:
+        """Keep what is stored of messages."""
+        self._db.executemany(
+            "insert or replace into messages values (?, ?, ?, ?, ?, ?, ?)",
+            [(m.no, m.session, m.turn, m.seq, m.blocks, m.content, m.shape) for m in messages],
+        )
+
+    def remove_messages(self, numbers: Iterable[int]) -> None:
+        """Drop what is known of messages."""
+        self._db.executemany("delete from messages where no = ?", [(no,) for no in numbers])
+
+    # -- forgotten sessions ----------------------------------------------------------------------------
+
+    def forgotten(self) -> set[str]:
+        """Ids of the sessions that the person had removed."""
+        return {str(row[0]) for row in self._db.execute("select session from forgotten")}
+
+    def forget(self, sessions: Iterable[str], at: str) -> None:
+        """Remember that sessions are never to be stored again."""
+        self._db.executemany("insert or ignore into forgotten values (?, ?)", [(name, at) for name in sessions])
+
+    def _in(self, select: str, values: Iterable[int], tail: str = "") -> Iterator[Sequence[Any]]:
+        wanted = list(values)
+        for start in range(0, len(wanted), _AT_ONCE):
+            part = wanted[start : start + _AT_ONCE]
+            marks = ",".join("?" * len(part))
+            yield from self._db.execute(f"{select} ({marks}){tail}", part).fetchall()
+
+
+def _source_state(row: Sequence[Any]) -> SourceState:
+    cursor, tally = row[7], row[8]
+    return SourceState(
+        no=int(row[0]),
+        path=str(row[1]),
+        harness=str(row[2]),
+        root=str(row[3]),
+        kind=str(row[4]),
+        signature=str(row[5]),
+        size=int(row[6]),
+        cursor=None if cursor is None else Cursor(**json.loads(cursor)),
+        tally=_tally(tally),
+        failure=str(row[9]),
+        complete=bool(row[10]),
+        read_at=str(row[11]),
+    )
+
+
+def _cursor_json(cursor: Cursor | None) -> str | None:
+    if cursor is None:
+        return None
+    return json.dumps({"offset": cursor.offset, "digest": cursor.digest, "state": cursor.state})
+
+
+def _tally_json(tally: Tally) -> str:
+    skipped = [[kind, reason, count] for (kind, reason), count in sorted(tally.skipped.items())]
+    return json.dumps([dict(tally.kept), skipped, dict(tally.unknown), tally.lines])
+
+
+def _tally(text: str | None) -> Tally:
+    if text is None:
+        return Tally()
+    kept, skipped, unknown, lines = json.loads(text)
+    return Tally(
+        kept=Counter(kept),
+        skipped=Counter({(kind, reason): count for kind, reason, count in skipped}),
+        unknown=Counter(unknown),
+        lines=int(lines),
+    )

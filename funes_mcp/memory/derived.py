@@ -1,0 +1,151 @@
+"""Bring the read indexes (words and vectors) in line with the table, whatever state they are in.
+
+Both can be deleted at any time. What is missing or left over is found by comparing ids, so an interrupted
+build goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from funes_mcp.errors import MemoryDamagedError
+from funes_mcp.memory import dense, lexical
+from funes_mcp.memory.lexical import Entry
+from funes_mcp.memory.model import Chunk, Embedding
+from funes_mcp.memory.table import ChunkTable, RowPlace
+
+LEXICAL: Final = "lexical"
+DENSE: Final = "dense"
+
+#: Stands for the model of a table without vectors.
+NO_MODEL: Final = "none"
+
+_GROUP: Final = 10_000
+
+
+@contextmanager
+def private_files() -> Iterator[None]:
+    """Whatever is made inside, by native code too, is readable by its owner only."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def catch_up(
+    table: ChunkTable, folder: Path, *, everything: bool = False, told: Callable[[int, int], None] | None = None
+) -> int:
+    """Make `folder`'s indexes say what the table says. Returns how many documents had to be written.
+
+    Args:
+        table: The truth.
+        folder: Holds `lexical/` and `dense/`; they are made when missing.
+        everything: Build both from nothing.
+        told: Called with rows done and rows to do.
+    """
+    return catch_up_words(table, folder / LEXICAL, everything=everything, told=told) + catch_up_vectors(
+        table, folder / DENSE, everything=everything
+    )
+
+
+def catch_up_words(
+    table: ChunkTable,
+    folder: Path,
+    *,
+    everything: bool = False,
+    told: Callable[[int, int], None] | None = None,
+) -> int:
+    """The word index's half of `catch_up`."""
+    if everything or not lexical.exists(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+    places = list(table.places())
+    wanted = {place.key for place in places}
+    writer = lexical.LexicalWriter(folder, bulk=len(places) > 2_000)
+    try:
+        writer.commit()
+        have = lexical.LexicalReader(folder).keys()
+        sessions: dict[str, list[RowPlace]] = {}
+        for place in places:
+            sessions.setdefault(place.session_id, []).append(place)
+        # A row that comes or goes changes its neighbours' documents too: take its whole session again.
+        stale = {name for name, group in sessions.items() if any(place.key not in have for place in group)}
+        gone = have - wanted
+        if gone:
+            reader = lexical.LexicalReader(folder)
+            left = reader.rows(sorted(gone))
+            stale.update(chunk.session_id for chunk in left.values() if chunk.session_id in sessions)
+            writer.delete(gone)
+        total = sum(len(sessions[name]) for name in stale)
+        done = 0
+        for group in _groups([sessions[name] for name in sorted(stale)]):
+            rows = _rows(table, [place for part in group for place in part])
+            for part in group:
+                part.sort(key=lambda place: place.order)
+                writer.delete(place.key for place in part if place.key in have)
+                writer.add(entries([rows[place.key] for place in part if place.key in rows]))
+                done += len(part)
+                if told is not None:
+                    told(done, total)
+            writer.commit()
+        writer.commit()
+        return total
+    finally:
+        writer.close()
+
+
+def catch_up_vectors(table: ChunkTable, folder: Path, *, everything: bool = False) -> int:
+    """The vectors' half of `catch_up`."""
+    embedding = table.embedding if table.embedding.width else Embedding(NO_MODEL, 1)
+    if everything or dense.embedding_of(folder) != embedding:
+        shutil.rmtree(folder, ignore_errors=True)
+    writer = dense.DenseWriter(folder, embedding)
+    try:
+        have = writer.keys()
+    except (MemoryDamagedError, OSError):
+        shutil.rmtree(folder, ignore_errors=True)
+        writer = dense.DenseWriter(folder, embedding)
+        have = set()
+    filled = {int(name, 16) for name, full in table.ids().items() if full} if table.embedding.width else set()
+    writer.delete(have - filled)
+    missing = sorted(filled - have)
+    for start in range(0, len(missing), _GROUP):
+        names = [f"{key:016x}" for key in missing[start : start + _GROUP]]
+        rows = {chunk.id: chunk for part in table.stream(names) for chunk in part}
+        for ids, vectors in table.vectors(names):
+            here = [place for place, name in enumerate(ids) if name in rows]
+            writer.add([rows[ids[place]] for place in here], vectors[here])
+        writer.commit()
+    writer.commit()
+    return len(missing)
+
+
+def entries(chunks: Sequence[Chunk]) -> Iterator[Entry]:
+    """The chunks of one session, in order, each with its neighbours' texts."""
+    for place, chunk in enumerate(chunks):
+        before = chunks[place - 1].text if place else ""
+        after = chunks[place + 1].text if place + 1 < len(chunks) else ""
+        yield Entry(chunk, before, after)
+
+
+def _groups(sessions: Iterable[list[RowPlace]]) -> Iterator[list[list[RowPlace]]]:
+    group: list[list[RowPlace]] = []
+    size = 0
+    for session in sessions:
+        group.append(session)
+        size += len(session)
+        if size >= _GROUP:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _rows(table: ChunkTable, places: Sequence[RowPlace]) -> dict[int, Chunk]:
+    names = [f"{place.key:016x}" for place in places]
+    return {chunk.key: chunk for part in table.stream(names) for chunk in part}

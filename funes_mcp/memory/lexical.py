@@ -1,0 +1,544 @@
+"""The word index of a memory: a tantivy index derived from the table, and the rows that a search shows.
+
+A document is a chunk. It is found by four fields: `words` (its own, as English stems), `near` (those of the
+chunks before and after it in its session), `exact` (identifiers, kept whole) and `pairs` (two characters at a
+time, for scripts without spaces). The row itself is stored beside them, so that reading needs no other file.
+Cutting texts into words happens in tantivy's threads.
+
+Questions never meet a query parser: they are cut by the same rules and each term is asked for by itself, so
+any text is a valid question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from funes_mcp.errors import FunesError, MemoryDamagedError
+from funes_mcp.memory import terms
+from funes_mcp.memory.chunk import munge
+from funes_mcp.memory.model import Chunk, Filter, Scored
+from funes_mcp.memory.times import UNDATED, millis
+from funes_mcp.traces.model import BLOCK_TYPES
+
+if TYPE_CHECKING:
+    import tantivy
+
+#: Raised whenever the documents change shape: an index of another version is built again from the table.
+VERSION: Final = 1
+
+#: How much of each neighbouring chunk goes into `near`, in code points.
+NEAR: Final = 300
+
+#: Weights of the fields against each other.
+WEIGHTS: Final = {"words": 1.0, "near": 0.5, "exact": 1.0, "pairs": 1.0}
+
+#: At most so many words of a question are asked for: the rarest ones.
+MOST_TERMS: Final = 40
+
+#: A question is read this far; what follows is more of the same.
+LONGEST_QUESTION: Final = 20_000
+
+_LONGEST_WORD: Final = 66
+_PREFIXES: Final = 8
+_SLACK: Final = 64
+_KEYS_AT_ONCE: Final = 4096
+_COLUMNS: Final = tuple(field.name for field in fields(Chunk))[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A chunk to index, with the texts of the chunks before and after it in its session ("" for none)."""
+
+    chunk: Chunk
+    before: str = ""
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the index knows of a chunk without fetching its row."""
+
+    session: int
+    ts: int
+    block_type: int
+
+
+def hashed(text: str) -> int:
+    """A text as a number of 63 bits: how sessions and turns are named in fast fields."""
+    return int.from_bytes(blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "big") >> 1
+
+
+def turn_key(session_id: str, turn_uuid: str) -> int:
+    """The number under which the chunks of a turn are found."""
+    return hashed(f"{session_id}\0{turn_uuid}")
+
+
+def projects(repo: str, cwd: str | None, workdir: str) -> list[str]:
+    """The names by which `Filter.project` may call a session's project, in lower case."""
+    found: dict[str, None] = {}
+    for name in repo.lower().split():
+        found[name] = None
+        found[name.rsplit("/", 1)[-1]] = None
+    if cwd:
+        path = cwd.replace("\\", "/").rstrip("/").lower()
+        found[path] = None
+        found[path.rsplit("/", 1)[-1]] = None
+    if workdir:
+        found[workdir.lower()] = None
+    found.pop("", None)
+    return list(found)
+
+
+def project_names(project: str) -> list[str]:
+    """The spellings of a project, as a person names it, that `projects` may hold."""
+    name = project.replace("\\", "/").rstrip("/").lower()
+    spelled = [name]
+    if "/" in name:
+        spelled.append(munge(project.rstrip("/\\")).lower())
+    return spelled
+
+
+def pack(chunk: Chunk) -> bytes:
+    """A row in few bytes."""
+    import orjson
+
+    return orjson.dumps([getattr(chunk, name) for name in _COLUMNS])
+
+
+def unpack(key: int, data: bytes) -> Chunk:
+    """What `pack` made. Raises `MemoryDamagedError` for anything else."""
+    import orjson
+
+    try:
+        values = orjson.loads(data)
+        return Chunk(f"{key:016x}", *values)
+    except (ValueError, TypeError) as error:
+        raise MemoryDamagedError("A row of the word index cannot be read.") from error
+
+
+class Analyzers:
+    """The analyzers that both the writer and the readers of an index need."""
+
+    def __init__(self) -> None:
+        import tantivy
+
+        self.words = (
+            tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
+            .filter(tantivy.Filter.remove_long(_LONGEST_WORD))
+            .filter(tantivy.Filter.lowercase())
+            .filter(tantivy.Filter.stemmer("english"))
+            .build()
+        )
+        self.spaced = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build()
+
+    def register(self, index: tantivy.Index) -> None:
+        """Make them known to an index. They are not part of what is stored."""
+        index.register_tokenizer("funes_words", self.words)
+        index.register_tokenizer("funes_spaced", self.spaced)
+
+
+def _schema() -> Any:
+    import tantivy
+
+    builder = tantivy.SchemaBuilder()
+    builder.add_unsigned_field("key", indexed=True, fast=True)
+    builder.add_unsigned_field("turn", indexed=True)
+    builder.add_text_field("words", tokenizer_name="funes_words", index_option="freq")
+    builder.add_text_field("near", tokenizer_name="funes_words", index_option="freq")
+    builder.add_text_field("exact", tokenizer_name="funes_spaced", index_option="basic")
+    builder.add_text_field("pairs", tokenizer_name="funes_spaced", index_option="freq")
+    for name in ("session", "harness", "kind", "project"):
+        builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
+    builder.add_unsigned_field("session_hash", fast=True)
+    builder.add_unsigned_field("kind_code", fast=True)
+    builder.add_integer_field("ts", fast=True)
+    builder.add_integer_field("seq", fast=True)
+    builder.add_bytes_field("row", stored=True)
+    return builder.build()
+
+
+def exists(folder: Path) -> bool:
+    """Whether there is an index of this version in a folder."""
+    try:
+        return (folder / "version").read_text("ascii").strip() == str(VERSION) and (folder / "meta.json").exists()
+    except OSError:
+        return False
+
+
+class LexicalWriter:
+    """Adds to and deletes from the index in `folder`, which is made when missing. One at a time.
+
+    Args:
+        folder: Where the index lives.
+        bulk: Whether much will be added: more memory and two threads instead of one.
+
+    Raises:
+        MemoryDamagedError: The files there are no index of this version.
+    """
+
+    def __init__(self, folder: Path, *, bulk: bool) -> None:
+        import tantivy
+
+        self._folder = folder
+        self._schema = _schema()
+        try:
+            if exists(folder):
+                self._index = tantivy.Index.open(str(folder))
+            else:
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._index = tantivy.Index(self._schema, path=str(folder))
+                (folder / "version").write_text(f"{VERSION}\n", "ascii")
+            Analyzers().register(self._index)
+            self._writer: tantivy.IndexWriter | None = self._index.writer(
+                160_000_000 if bulk else 30_000_000, 2 if bulk else 1
+            )
+        except (ValueError, OSError) as error:
+            raise MemoryDamagedError(f"The word index in {folder} cannot be opened: {error}") from error
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Queue chunks. A chunk that is there already must be deleted first."""
+        import tantivy
+
+        writer = self._open()
+        for entry in entries:
+            chunk = entry.chunk
+            text = chunk.text
+            document = tantivy.Document()
+            document.add_unsigned("key", chunk.key)
+            document.add_unsigned("turn", turn_key(chunk.session_id, chunk.turn_uuid))
+            whole, inner = terms.names(text)
+            words = text
+            if not text.isascii() and terms.has_unspaced(text):
+                document.add_text("pairs", " ".join(terms.bigrams(text)))
+                words = terms.without_unspaced(text)
+            document.add_text("words", f"{words} {' '.join(inner)}" if inner else words)
+            if whole:
+                document.add_text("exact", " ".join(whole))
+            if entry.before or entry.after:
+                document.add_text("near", f"{entry.before[-NEAR:]} {entry.after[:NEAR]}")
+            document.add_text("session", chunk.session_id)
+            document.add_text("harness", chunk.harness)
+            document.add_text("kind", chunk.block_type)
+            for name in projects(chunk.repo, chunk.cwd, chunk.workdir):
+                document.add_text("project", name)
+            document.add_unsigned("session_hash", hashed(chunk.session_id))
+            document.add_unsigned("kind_code", kind_code(chunk.block_type))
+            document.add_integer("ts", millis(chunk.ts))
+            document.add_integer("seq", chunk.seq)
+            document.add_bytes("row", pack(chunk))
+            writer.add_document(document)
+
+    def delete(self, keys: Iterable[int]) -> None:
+        """Queue the removal of chunks that were added before this call."""
+        import tantivy
+
+        writer = self._open()
+        wanted = list(keys)
+        for start in range(0, len(wanted), _KEYS_AT_ONCE):
+            # By query: deleting by a term does nothing for numbers, in the tantivy that is in use (0.27).
+            part = wanted[start : start + _KEYS_AT_ONCE]
+            writer.delete_documents_by_query(tantivy.Query.term_set_query(self._schema, "key", part))
+
+    def commit(self) -> None:
+        """Make what is queued durable and visible. Raises `FunesError` when that fails (a full disk)."""
+        try:
+            self._open().commit()
+        except (ValueError, OSError) as error:
+            raise storage_error("The word index could not be written", error) from error
+
+    def close(self) -> None:
+        """Wait for merges to end and let go of the index. What was not committed is dropped."""
+        if self._writer is not None:
+            writer, self._writer = self._writer, None
+            try:
+                writer.rollback()
+                writer.wait_merging_threads()
+            except (ValueError, OSError) as error:
+                raise storage_error("The word index could not be written", error) from error
+
+    def _open(self) -> tantivy.IndexWriter:
+        if self._writer is None:
+            raise FunesError("The word index is closed.")
+        return self._writer
+
+
+def kind_code(block_type: str) -> int:
+    """The position of a block type in `BLOCK_TYPES`; its length for one that is not known."""
+    for code, known in enumerate(BLOCK_TYPES):
+        if known == block_type:
+            return code
+    return len(BLOCK_TYPES)
+
+
+def storage_error(what: str, error: BaseException) -> FunesError:
+    """An error of a native library as one that a person can act on."""
+    text = str(error)
+    if "No space left" in text or "os error 28" in text or getattr(error, "errno", None) == 28:
+        return FunesError(
+            f"{what}: the disk is full. What was stored before is kept.",
+            "Free some space, then run `funes index` again.",
+        )
+    if "os error 13" in text or "Permission denied" in text:
+        return FunesError(f"{what}: permission denied. What was stored before is kept.")
+    return FunesError(f"{what}: {text.splitlines()[0] if text else type(error).__name__}")
+
+
+class LexicalReader:
+    """Searches the index in `folder`. Sees a commit after `refresh`. Safe to use from several threads.
+
+    Raises:
+        MemoryDamagedError: The files there are no index of this version.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        import tantivy
+
+        self._tantivy = tantivy
+        self._meta = folder / "meta.json"
+        self._schema = _schema()
+        self._analyzers = Analyzers()
+        try:
+            self._stamp = self._signature()
+            self._index = tantivy.Index.open(str(folder))
+            self._analyzers.register(self._index)
+            self._index.config_reader("manual", 0)
+            self._index.reload()
+            self._searcher = self._index.searcher()
+        except (ValueError, OSError) as error:
+            raise MemoryDamagedError(f"The word index in {folder} cannot be opened: {error}") from error
+
+    def refresh(self) -> bool:
+        """Look at the newest commit. False when there is none since the last look."""
+        signature = self._signature()
+        if signature == self._stamp:
+            return False
+        try:
+            self._index.reload()
+            self._searcher = self._index.searcher()
+        except (ValueError, OSError) as error:
+            raise MemoryDamagedError(f"The word index cannot be read: {error}") from error
+        self._stamp = signature
+        return True
+
+    @property
+    def size(self) -> int:
+        """How many chunks are indexed."""
+        return int(self._searcher.num_docs)
+
+    def search(self, question: str, where: Filter, limit: int) -> list[tuple[Scored, Found]]:
+        """The best chunks for a question, best first; ties by newer time, then by key.
+
+        A question without any word that can be asked for finds nothing. Raises `FunesError` when the index
+        fails: a failed search is never an empty one.
+        """
+        if limit <= 0:
+            return []
+        try:
+            wanted = self._question(question)
+            if wanted is None:
+                return []
+            query = self._restricted(wanted, where)
+            hits = self._searcher.search(query, limit + _SLACK, count=False).hits
+            found = self._describe([address for _, address in hits])
+        except (ValueError, OSError) as error:
+            raise FunesError(f"The word search failed: {error}") from error
+        scored = [(Scored(key, float(score)), about) for (score, _), (key, about) in zip(hits, found, strict=True)]
+        scored.sort(key=lambda hit: (-hit[0].score, -hit[1].ts, hit[0].key))
+        return scored[:limit]
+
+    def rows(self, keys: Sequence[int]) -> dict[int, Chunk]:
+        """The rows of those keys that are here."""
+        if not keys:
+            return {}
+        try:
+            return {chunk.key: chunk for chunk in self._fetch(self._among("key", list(keys)), len(keys) + _SLACK)}
+        except (ValueError, OSError) as error:
+            raise FunesError(f"The word index could not be read: {error}") from error
+
+    def turn_rows(self, turns: Sequence[int]) -> list[Chunk]:
+        """All rows of the turns with these `turn_key`s, in no special order."""
+        if not turns:
+            return []
+        try:
+            return self._fetch(self._among("turn", list(turns)), self.size)
+        except (ValueError, OSError) as error:
+            raise FunesError(f"The word index could not be read: {error}") from error
+
+    def session_rows(self, session_id: str) -> list[Chunk]:
+        """All rows of a session, in no special order."""
+        try:
+            query = self._tantivy.Query.term_query(self._schema, "session", session_id, "basic")
+            return self._fetch(query, self.size)
+        except (ValueError, OSError) as error:
+            raise FunesError(f"The word index could not be read: {error}") from error
+
+    def around(self, session_id: str, first: int, last: int) -> list[Chunk]:
+        """The rows of a session at positions `first` to `last`, in order."""
+        query, occur = self._tantivy.Query, self._tantivy.Occur
+        try:
+            inside = query.range_query(self._schema, "seq", self._tantivy.FieldType.Integer, first, last)
+            session = query.term_query(self._schema, "session", session_id, "basic")
+            rows = self._fetch(query.boolean_query([(occur.Must, session), (occur.Must, inside)]), self.size)
+        except (ValueError, OSError) as error:
+            raise FunesError(f"The word index could not be read: {error}") from error
+        return sorted(rows, key=lambda row: (row.seq, row.turn_uuid, row.block_idx, row.split_idx))
+
+    def describe(self, keys: Sequence[int]) -> dict[int, Found]:
+        """Session, time and type of those keys that are here."""
+        if not keys:
+            return {}
+        try:
+            hits = self._searcher.search(self._among("key", list(keys)), len(keys) + _SLACK, count=False).hits
+            return dict(self._describe([address for _, address in hits]))
+        except (ValueError, OSError) as error:
+            raise FunesError(f"The word index could not be read: {error}") from error
+
+    def keys(self) -> set[int]:
+        """The keys of all chunks."""
+        if not self.size:
+            return set()
+        try:
+            hits = self._searcher.search(self._tantivy.Query.all_query(), self.size, count=False).hits
+            return {int(key) for key in self._values("key", [address for _, address in hits])}
+        except (ValueError, OSError) as error:
+            raise FunesError(f"The word index could not be read: {error}") from error
+
+    def sessions(self, prefix: str) -> list[str]:
+        """Ids of the sessions that start so, in order."""
+        try:
+            return sorted(name for name, _ in self._searcher.terms_with_prefix("session", prefix))
+        except (ValueError, OSError) as error:
+            raise FunesError(f"The word index could not be read: {error}") from error
+
+    def count(self, field: str, value: str) -> int:
+        """How many chunks have this `harness`, `kind`, `session` or `project`."""
+        try:
+            query = self._tantivy.Query.term_query(self._schema, field, value, "basic")
+            result: Any = self._searcher.search(query, 1, count=True)
+            return int(result.count)
+        except (ValueError, OSError) as error:
+            raise FunesError(f"The word index could not be read: {error}") from error
+
+    def values(self, field: str) -> list[str]:
+        """The values of `harness`, `kind`, `session` or `project` that occur, in order."""
+        try:
+            return sorted(name for name, _ in self._searcher.terms_with_prefix(field, ""))
+        except (ValueError, OSError) as error:
+            raise FunesError(f"The word index could not be read: {error}") from error
+
+    def _signature(self) -> tuple[int, int, int]:
+        stat = self._meta.stat()
+        return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+    def _among(self, field: str, values: list[int]) -> Any:
+        query = self._tantivy.Query
+        if len(values) > 64:
+            return query.term_set_query(self._schema, field, values)
+        return query.boolean_query(
+            [(self._tantivy.Occur.Should, query.term_query(self._schema, field, value, "basic")) for value in values]
+        )
+
+    def _fetch(self, query: Any, limit: int) -> list[Chunk]:
+        if limit <= 0:
+            return []
+        addresses = [address for _, address in self._searcher.search(query, limit, count=False).hits]
+        keys = self._values("key", addresses)
+        rows: list[Chunk] = []
+        for key, address in zip(keys, addresses, strict=True):
+            data = self._searcher.doc(address).get_first("row")
+            if data is None:
+                raise MemoryDamagedError("The word index holds a chunk without its row.")
+            rows.append(unpack(int(key), bytes(data)))
+        return rows
+
+    def _describe(self, addresses: list[Any]) -> list[tuple[int, Found]]:
+        columns = [self._values(name, addresses) for name in ("key", "session_hash", "ts", "kind_code")]
+        return [(int(key), Found(int(s), int(t), int(k))) for key, s, t, k in zip(*columns, strict=True)]
+
+    def _values(self, field: str, addresses: list[Any]) -> list[int]:
+        return [0 if value is None else int(value) for value in self._searcher.fast_field_values(field, addresses)]
+
+    def _question(self, question: str) -> Any:
+        """The terms of a question as one query: any of them may match, each adds its weight."""
+        question = question[:LONGEST_QUESTION]
+        whole, _ = terms.names(question)
+        latin = question
+        pairs: list[str] = []
+        if terms.has_unspaced(question):
+            pairs = list(dict.fromkeys(terms.bigrams(question)))
+            latin = terms.without_unspaced(question)
+        words: dict[str, None] = {}
+        for word in terms.question_words(latin):
+            for stem in self._analyzers.words.analyze(word):
+                words[stem] = None
+        asked = [("words", word) for word in words] + [("exact", n) for n in whole] + [("pairs", p) for p in pairs]
+        parts: list[tuple[str, str]] = self._rarest(asked)
+        for word in words:
+            if terms.is_hex(word):
+                parts.extend(("words", longer) for longer in self._digests(word))
+        clauses = []
+        query = self._tantivy.Query
+        for field, term in dict.fromkeys(parts):
+            for name in ("words", "near") if field == "words" else (field,):
+                option = "basic" if name == "exact" else "freq"
+                clause = query.term_query(self._schema, name, term, option)
+                if WEIGHTS[name] != 1.0:
+                    clause = query.boost_query(clause, WEIGHTS[name])
+                clauses.append((self._tantivy.Occur.Should, clause))
+        return query.boolean_query(clauses) if clauses else None
+
+    def _rarest(self, asked: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Those terms that occur; of a long question the rarest, in the order in which they were asked."""
+        counted = []
+        for order, (field, term) in enumerate(asked[: 50 * MOST_TERMS]):
+            count = self._searcher.doc_freq(field, term)
+            if not count and field == "words":
+                count = self._searcher.doc_freq("near", term)
+            if count:
+                counted.append((count, order, field, term))
+        if len(counted) > MOST_TERMS:
+            counted.sort()
+            counted = sorted(counted[:MOST_TERMS], key=lambda item: item[1])
+        return [(field, term) for _, _, field, term in counted]
+
+    def _digests(self, word: str) -> list[str]:
+        """Longer digests that a short one abbreviates, and shorter ones that abbreviate a long one."""
+        longer = [name for name, _ in self._searcher.terms_with_prefix("words", word, limit=_PREFIXES) if name != word]
+        shorter = [word[:size] for size in (7, 8, 10, 12) if size < len(word)]
+        return longer + [name for name in shorter if self._searcher.doc_freq("words", name)]
+
+    def _restricted(self, wanted: Any, where: Filter) -> Any:
+        query, occur = self._tantivy.Query, self._tantivy.Occur
+        musts: list[Any] = []
+        for field, value in (("harness", where.harness), ("kind", where.block_type), ("session", where.session_id)):
+            if value is not None:
+                musts.append(query.term_query(self._schema, field, value, "basic"))
+        if where.project is not None:
+            names = project_names(where.project)
+            musts.append(
+                query.boolean_query(
+                    [(occur.Should, query.term_query(self._schema, "project", name, "basic")) for name in names]
+                )
+            )
+        if where.since is not None or where.until is not None:
+            lower = UNDATED + 1 if where.since is None else max(where.since, UNDATED + 1)
+            musts.append(
+                query.range_query(
+                    self._schema,
+                    "ts",
+                    self._tantivy.FieldType.Integer,
+                    lower_bound=lower,
+                    upper_bound=where.until,
+                    include_lower=True,
+                    include_upper=where.until is None,
+                )
+            )
+        if not musts:
+            return wanted
+        clauses = [(occur.Must, wanted)]
+        clauses.extend((occur.Must, query.const_score_query(must, 0.0)) for must in musts)
+        return query.boolean_query(clauses)

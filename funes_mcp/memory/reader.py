@@ -1,0 +1,369 @@
+"""Reads a memory: searches, rows, and the conversation around a turn. Takes no lock and loads no LanceDB.
+
+Everything comes from the derived indexes and the catalog. Only when those are missing or behind the table are
+they brought in line first, which does load it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from funes_mcp.errors import FunesError, MemoryDamagedError, NoMemoryError
+from funes_mcp.memory import catalog as book
+from funes_mcp.memory import conversation, dense, derived, lexical
+from funes_mcp.memory.catalog import Catalog, TurnFacts
+from funes_mcp.memory.chunk import chunk_id, stitch
+from funes_mcp.memory.conversation import Node
+from funes_mcp.memory.lexical import Found
+from funes_mcp.memory.lock import WriterLock
+from funes_mcp.memory.model import Chunk, Embedding, Filter, Scored, Sighting
+from funes_mcp.memory.table import NAME, ChunkTable, table_path, table_version
+from funes_mcp.memory.times import UNDATED
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_REMEMBERED: Final = 50_000
+_PATIENCE: Final = 5.0
+_STAMP: Final = "table_version"
+_INDEX_STAMP: Final = "index_of"
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """What is known of chunks without fetching them, as arrays of equal length, in the order asked for.
+
+    Attributes:
+        session: uint64 (n,), a number that chunks of the same session share; 0 for unknown chunks.
+        ts: int64 (n,), Unix milliseconds, or `times.UNDATED`.
+        block_type: uint8 (n,), positions in `BLOCK_TYPES`.
+    """
+
+    session: NDArray[np.uint64]
+    ts: NDArray[np.int64]
+    block_type: NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How much is stored."""
+
+    chunks: int
+    sessions: int
+    embedded: int
+    by_harness: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTurn:
+    """A turn put together again from its rows.
+
+    Attributes:
+        turn_uuid: Of its first line, or the one that was asked for.
+        blocks: The texts of its blocks, whole and in order.
+        marks: Flags of the turn, and `conversation.ABANDONED`.
+    """
+
+    turn_uuid: str
+    role: str
+    seq: int
+    ts: str
+    blocks: tuple[str, ...]
+    marks: tuple[str, ...] = ()
+
+
+class MemoryReader:
+    """A memory, open for reading. Use `open`. Searches and reads may run in several threads at once."""
+
+    def __init__(self, index: Path, catalog: Catalog | None) -> None:
+        self._words = lexical.LexicalReader(index / derived.LEXICAL)
+        self._vectors = dense.DenseReader(index / derived.DENSE)
+        self._catalog = catalog
+        self._found: dict[int, Found] = {}
+
+    @classmethod
+    def open(cls, folder: Path, label: str = "local", *, table: Path | None = None) -> MemoryReader:
+        """Open the memory in `folder`.
+
+        Args:
+            folder: Holds the indexes and the catalog, and the table unless that is given.
+            label: How the person calls this memory.
+            table: A folder that holds `chunks.lance` elsewhere, for reading only; `folder` then needs no
+                catalog.
+
+        Raises:
+            NoMemoryError: There is no table. Found out from file names alone.
+            MemoryDamagedError: The table or the indexes cannot be read.
+        """
+        version = table_version(table_path(table or folder))
+        if version is None:
+            raise NoMemoryError(label)
+        if table is not None:
+            if _stamp(folder) != f"{version}" or not _indexed(folder):
+                build_read_index(table, folder)
+            return cls(folder, None)
+        catalog = _catalog(folder)
+        if not _indexed(folder) or catalog is None or catalog.get(_STAMP) != str(version):
+            if catalog is not None:
+                catalog.close()
+            _catch_up(folder)
+            catalog = _catalog(folder)
+        return cls(folder, catalog)
+
+    def close(self) -> None:
+        """Let go of the catalog."""
+        if self._catalog is not None:
+            self._catalog.close()
+
+    def refresh(self) -> bool:
+        """Look at the newest commit; a few file stats when there is none. True when there was one."""
+        changed = self._words.refresh()
+        changed = self._vectors.refresh() or changed
+        if changed:
+            self._found = {}
+        return changed
+
+    @property
+    def embedding(self) -> Embedding:
+        """The stamp of the vectors."""
+        return self._vectors.embedding
+
+    @property
+    def counts(self) -> Counts:
+        """How much is stored."""
+        sessions = len(self._words.values("session")) if self._catalog is None else self._catalog.session_count()
+        harnesses = tuple((name, self._words.count("harness", name)) for name in self._words.values("harness"))
+        return Counts(self._words.size, sessions, self._vectors.size, tuple((name, n) for name, n in harnesses if n))
+
+    @property
+    def catalog(self) -> Catalog | None:
+        """For `status`; None for a memory that was not made here."""
+        return self._catalog
+
+    # -- search ----------------------------------------------------------------------------------------
+
+    def lexical(self, question: str, where: Filter, limit: int) -> list[Scored]:
+        """The chunks with the question's words, best first; see `LexicalReader.search`."""
+        return self._remembered(self._words.search(question, where, limit))
+
+    def dense(self, vector: NDArray[np.float32], where: Filter, limit: int) -> list[Scored]:
+        """The chunks nearest to a vector, float32 (width,), best first; see `DenseReader.search`."""
+        return self._remembered(self._vectors.search(vector, where, limit))
+
+    def rows(self, keys: Sequence[int]) -> list[Chunk]:
+        """The chunks with those keys, in that order; keys that are not there are left out."""
+        found = self._words.rows(keys)
+        return [found[key] for key in keys if key in found]
+
+    def meta(self, keys: Sequence[int]) -> Meta:
+        """What is known of chunks without fetching them."""
+        import numpy as np
+
+        unknown = [key for key in keys if key not in self._found]
+        found = self._words.describe(unknown) if unknown else {}
+        nothing = Found(0, UNDATED, 0)
+        known = [self._found.get(key) or found.get(key, nothing) for key in keys]
+        return Meta(
+            np.array([item.session for item in known], np.uint64),
+            np.array([item.ts for item in known], np.int64),
+            np.array([item.block_type for item in known], np.uint8),
+        )
+
+    def vectors(self, keys: Sequence[int]) -> NDArray[np.float32]:
+        """The chunks' vectors, float32 (n, width); zeros for chunks without one."""
+        return self._vectors.vectors(keys)
+
+    # -- sessions --------------------------------------------------------------------------------------
+
+    def sessions(self, prefix: str = "") -> list[str]:
+        """Ids of the sessions that start so, in order."""
+        if self._catalog is not None:
+            return self._catalog.session_ids(prefix)
+        return self._words.sessions(prefix)
+
+    def also_in(self, chunk: Chunk) -> tuple[Sighting, ...]:
+        """The other sessions in which a chunk's message stands."""
+        if self._catalog is None:
+            return ()
+        return tuple(Sighting(name, seq) for name, seq in self._catalog.also_in(chunk.session_id, chunk.turn_uuid))
+
+    def beside(self, chunk: Chunk, turns: int) -> tuple[list[Chunk], list[Chunk]]:
+        """The first chunk of each of the turns before and after a chunk's, in its session, in order.
+
+        Lines of the chunk's own reply are not its neighbours.
+        """
+        if turns <= 0:
+            return [], []
+        reach = 3 * turns + 6
+        rows = self._words.around(chunk.session_id, chunk.seq - reach, chunk.seq + reach)
+        firsts: dict[str, Chunk] = {}
+        for row in rows:
+            own = row.turn_uuid == chunk.turn_uuid or (
+                row.message_id is not None and row.message_id == chunk.message_id and row.role == chunk.role
+            )
+            if not own:
+                firsts.setdefault(f"m{row.message_id}" if row.message_id else f"t{row.turn_uuid}", row)
+        before = [row for row in firsts.values() if row.seq < chunk.seq]
+        after = [row for row in firsts.values() if row.seq >= chunk.seq]
+        return before[-turns:], after[:turns]
+
+    def turns(self, session_id: str, turn_uuid: str, window: int) -> list[StoredTurn] | None:
+        """A turn with `window` turns on each side, along its branch; None when it is not in the session.
+
+        Works in every session in which a copied turn stands. Lines of one reply are one turn.
+        """
+        nodes, rows_of = self._conversation(session_id)
+        if not any(node.turn == turn_uuid for node in nodes):
+            return None
+        line, abandoned = conversation.ordered(nodes, turn_uuid)
+        groups = conversation.replies(line)
+        at = next(i for i, group in enumerate(groups) if any(node.turn == turn_uuid for node in group))
+        shown = groups[max(0, at - max(window, 0)) : at + max(window, 0) + 1]
+        texts = rows_of([node.turn for group in shown for node in group])
+        turns = []
+        for group in shown:
+            head = group[0]
+            asked = any(node.turn == turn_uuid for node in group)
+            marks = sorted({word for node in group for word in node.flags.split()})
+            if head.turn in abandoned:
+                marks.append(conversation.ABANDONED)
+            blocks = tuple(text for node in group for text in _blocks(texts.get(node.turn, [])))
+            turns.append(
+                StoredTurn(turn_uuid if asked else head.turn, head.role, head.seq, head.ts, blocks, tuple(marks))
+            )
+        return turns
+
+    def _conversation(self, session_id: str) -> tuple[list[Node], Callable[[Sequence[str]], dict[str, list[Chunk]]]]:
+        """The turns of a session, and a way to get the rows of some of them."""
+        session = None if self._catalog is None else self._catalog.find_session(session_id)
+        if self._catalog is None or session is None:
+            return self._conversation_of_rows(session_id)
+        catalog = self._catalog
+        messages: dict[str, int] = {}
+        nodes: list[Node] = []
+        for place in catalog.places_of_session(session):
+            if place.turn not in messages:
+                facts = TurnFacts.load(place.data)
+                messages[place.turn] = place.message
+                nodes.append(_node(place.turn, place.seq, facts))
+
+        def rows_of(turns: Sequence[str]) -> dict[str, list[Chunk]]:
+            homes = catalog.messages(messages[turn] for turn in turns)
+            keys: dict[str, list[int]] = {}
+            for turn in turns:
+                home = homes.get(messages[turn])
+                if home is not None:
+                    name = catalog.session_id(home.session)
+                    keys[turn] = [int(chunk_id(name, home.turn, b, p), 16) for b, p in home.pieces()]
+            found = self._words.rows([key for group in keys.values() for key in group])
+            return {turn: [found[key] for key in group if key in found] for turn, group in keys.items()}
+
+        return nodes, rows_of
+
+    def _conversation_of_rows(
+        self, session_id: str
+    ) -> tuple[list[Node], Callable[[Sequence[str]], dict[str, list[Chunk]]]]:
+        turns: dict[str, list[Chunk]] = {}
+        for row in self._words.session_rows(session_id):
+            turns.setdefault(row.turn_uuid, []).append(row)
+        nodes = []
+        for turn, rows in turns.items():
+            rows.sort(key=lambda row: (row.block_idx, row.split_idx))
+            kinds = " ".join(sorted({row.block_type for row in rows}))
+            head = rows[0]
+            facts = TurnFacts(head.parent_uuid, head.ts, head.role, head.message_id, head.flags, kinds)
+            nodes.append(_node(turn, head.seq, facts))
+        return nodes, lambda wanted: {turn: turns[turn] for turn in wanted if turn in turns}
+
+    def _remembered(self, hits: list[tuple[Scored, Found]]) -> list[Scored]:
+        if len(self._found) > _REMEMBERED:
+            self._found = {}
+        self._found.update((scored.key, about) for scored, about in hits)
+        return [scored for scored, _ in hits]
+
+
+def build_read_index(table: Path, index: Path, told: Callable[[int, int], None] | None = None) -> None:
+    """Make, or bring up to date, the indexes of a table that is only read.
+
+    Args:
+        table: The folder that holds `chunks.lance`.
+        index: Where the indexes go.
+        told: Called with rows done and rows to do.
+
+    Raises:
+        NoMemoryError: There is no table.
+        MemoryDamagedError: It cannot be read.
+        MemoryBusyError: Another process is building the same index.
+    """
+    version = table_version(table_path(table))
+    if version is None:
+        raise NoMemoryError(str(table))
+    lock = WriterLock(index)
+    lock.acquire(_PATIENCE)
+    with lock, derived.private_files():
+        derived.catch_up(ChunkTable.open(table), index, told=told)
+        from funes_mcp.home import write_private
+
+        write_private(index / _INDEX_STAMP, f"{version}\n".encode())
+
+
+def _catch_up(folder: Path) -> None:
+    """Bring a memory's own indexes in line, unless a writer is about to do so."""
+    from funes_mcp.memory.writer import MemoryWriter
+
+    lock = WriterLock(folder)
+    deadline = time.monotonic() + _PATIENCE
+    while not lock.acquire():
+        # A writer is at work: what it has committed can be read, and it will bring the rest in line.
+        if _indexed(folder):
+            return
+        if time.monotonic() > deadline:
+            raise FunesError("The memory is being built by another process.", "Try again in a moment.")
+        time.sleep(0.05)
+    with lock:
+        MemoryWriter.open(folder, ChunkTable.open(folder).embedding).close()
+
+
+def _indexed(folder: Path) -> bool:
+    return lexical.exists(folder / derived.LEXICAL) and dense.embedding_of(folder / derived.DENSE) is not None
+
+
+def _stamp(folder: Path) -> str:
+    try:
+        return (folder / _INDEX_STAMP).read_text("ascii").strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def _catalog(folder: Path) -> Catalog | None:
+    if not (folder / book.FILE).exists():
+        return None
+    with suppress(MemoryDamagedError):
+        return Catalog(folder, writable=False)
+    return None
+
+
+def _node(turn: str, seq: int, facts: TurnFacts) -> Node:
+    return Node(turn, facts.parent, seq, facts.ts, facts.role, facts.message_id, facts.flags, facts.kinds)
+
+
+def _blocks(rows: Sequence[Chunk]) -> list[str]:
+    """The whole texts of a turn's blocks, from its rows."""
+    pieces: dict[int, list[Chunk]] = {}
+    for row in rows:
+        pieces.setdefault(row.block_idx, []).append(row)
+    return [
+        stitch([row.text for row in sorted(group, key=lambda row: row.split_idx)])
+        for _, group in sorted(pieces.items())
+    ]
+
+
+def is_memory(folder: Path) -> bool:
+    """Whether `folder` holds a memory's table."""
+    return table_version(folder / f"{NAME}.lance") is not None

@@ -1,0 +1,363 @@
+"""The Lance table that is a memory: the only module that knows LanceDB and Arrow.
+
+Both are imported where they are used: opening a memory to read it must not pay for them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from funes_mcp.errors import FunesError, MemoryDamagedError, ModelMismatchError
+from funes_mcp.home import private_folder
+from funes_mcp.memory.lexical import storage_error
+from funes_mcp.memory.model import CONTRACT_COLUMNS, OWN_COLUMNS, Chunk, Embedding
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+    from numpy.typing import NDArray
+
+NAME: Final = "chunks"
+MODEL_KEY: Final = b"embedding_model"
+
+#: Lance's own per-column setting: blocks of strings are compressed in the file, and any reader undoes it.
+_COMPRESSED: Final = {b"lance-encoding:compression": b"zstd"}
+
+_INTEGERS: Final = frozenset({"seq", "block_idx", "split_idx"})
+_NULLABLE: Final = frozenset({"parent_uuid", "tool_name", *OWN_COLUMNS} - {"flags", "identity"})
+_FIELDS: Final = tuple(field.name for field in fields(Chunk))
+_ID: Final = re.compile(r"[0-9a-f]{16}")
+_IDS_AT_ONCE: Final = 5_000
+_FRAGMENTS: Final = 40
+_VERSIONS: Final = 60
+
+#: Versions older than this are dropped. Not zero, of which LanceDB warns on the terminal.
+_NOW: Final = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlace:
+    """Where a row stands in its session."""
+
+    key: int
+    session_id: str
+    seq: int
+    turn: str
+    block: int
+    split: int
+
+    @property
+    def order(self) -> tuple[int, str, int, int]:
+        """What the rows of a session are sorted by."""
+        return self.seq, self.turn, self.block, self.split
+
+
+def table_path(folder: Path) -> Path:
+    """Where the table of the memory in `folder` lies."""
+    return folder / f"{NAME}.lance"
+
+
+def table_version(path: Path) -> int | None:
+    """The newest version of the table at `path` (a `chunks.lance` folder); None when there is no table.
+
+    Lance names the file of version v either `v.manifest` or, padded to twenty digits, 2**64 - 1 - v.
+    """
+    newest: int | None = None
+    try:
+        for entry in (path / "_versions").iterdir():
+            stem, dot, suffix = entry.name.partition(".")
+            if dot and suffix == "manifest" and stem.isdigit():
+                version = (1 << 64) - 1 - int(stem) if len(stem) == 20 else int(stem)
+                newest = version if newest is None else max(newest, version)
+    except OSError:
+        return None
+    return newest
+
+
+def schema_of(embedding: Embedding) -> pa.Schema:
+    """The columns of a new table, with the model's name in the metadata."""
+    import pyarrow as pa
+
+    columns = []
+    for name in (*CONTRACT_COLUMNS, *OWN_COLUMNS):
+        if name == "vector":
+            columns.append(pa.field(name, pa.list_(pa.float32(), embedding.width)))
+        elif name in _INTEGERS:
+            columns.append(pa.field(name, pa.int64()))
+        else:
+            columns.append(pa.field(name, pa.utf8(), metadata=_COMPRESSED))
+    return pa.schema(columns, metadata={MODEL_KEY: embedding.model.encode()})
+
+
+class ChunkTable:
+    """The table of the memory in `folder`. Use `open` or `create`."""
+
+    def __init__(self, table: Any, path: Path, embedding: Embedding) -> None:
+        self._table = table
+        self._path = path
+        self.embedding = embedding
+
+    @classmethod
+    def create(cls, folder: Path, embedding: Embedding) -> ChunkTable:
+        """Open the table, making an empty one stamped with `embedding` when there is none.
+
+        Raises:
+            ModelMismatchError: It is stamped with another model.
+            MemoryDamagedError: There is something else in its place.
+        """
+        if table_version(table_path(folder)) is None:
+            import lancedb
+
+            private_folder(folder)
+            try:
+                lancedb.connect(str(folder)).create_table(NAME, schema=schema_of(embedding))
+            except (OSError, ValueError, RuntimeError) as error:
+                raise storage_error("The memory could not be made", error) from error
+        table = cls.open(folder)
+        if table.embedding != embedding:
+            raise ModelMismatchError(
+                f"This memory's vectors were made by {table.embedding.model}, not by {embedding.model}.",
+                "See `funes models`.",
+            )
+        table.complete()
+        return table
+
+    @classmethod
+    def open(cls, folder: Path) -> ChunkTable:
+        """Open the table in `folder`. Raises `MemoryDamagedError` when that cannot be done."""
+        import lancedb
+        import pyarrow as pa
+
+        path = table_path(folder)
+        try:
+            table = lancedb.connect(str(folder)).open_table(NAME)
+            schema = table.schema
+        except (OSError, ValueError, RuntimeError) as error:
+            raise MemoryDamagedError(f"The table {path} cannot be opened: {_first_line(error)}") from error
+        lacking = [name for name in ("id", "text", "session_id", "turn_uuid") if name not in schema.names]
+        if lacking:
+            raise MemoryDamagedError(f"The table {path} is no memory: it has no column {', '.join(lacking)}.")
+        width = 0
+        if "vector" in schema.names:
+            kind = schema.field("vector").type
+            if pa.types.is_fixed_size_list(kind) and pa.types.is_floating(kind.value_type):
+                width = kind.list_size
+        model = (schema.metadata or {}).get(MODEL_KEY, b"").decode("utf-8", "replace")
+        return cls(table, path, Embedding(model, width))
+
+    @property
+    def version(self) -> int:
+        """The version that this object looks at."""
+        return int(self._table.version)
+
+    @property
+    def rows(self) -> int:
+        """How many chunks are stored."""
+        return int(self._table.count_rows())
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns, in order."""
+        return list(self._table.schema.names)
+
+    def complete(self) -> None:
+        """Add our own columns, empty, to a table that another program made."""
+        have = set(self.columns)
+        lacking = [name for name in (*CONTRACT_COLUMNS, *OWN_COLUMNS) if name not in have and name != "vector"]
+        if lacking:
+            self._table.add_columns(
+                {name: f"cast(null as {'bigint' if name in _INTEGERS else 'string'})" for name in lacking}
+            )
+
+    def append(self, chunks: Sequence[Chunk], vectors: Sequence[NDArray[np.float32] | None]) -> None:
+        """Add rows whose ids are not there yet, in one version. Raises `FunesError` (a full disk)."""
+        if chunks:
+            data = self._arrow(chunks, vectors)
+            self._guarded(lambda: self._table.add(data))
+
+    def upsert(self, chunks: Sequence[Chunk], vectors: Sequence[NDArray[np.float32] | None]) -> None:
+        """Add rows, in one version, in place of those that have their ids. Raises `FunesError`."""
+        if chunks:
+            data = self._arrow(chunks, vectors)
+            merge = self._table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+            self._guarded(lambda: merge.execute(data, on_bad_vectors="null"))
+
+    def delete(self, ids: Iterable[str]) -> None:
+        """Remove rows. Raises `FunesError`."""
+        for wanted in _slices(ids):
+            self._guarded(lambda wanted=wanted: self._table.delete(_among(wanted)))
+
+    def ids(self) -> dict[str, bool]:
+        """Every id, and whether its row has a vector."""
+        found: dict[str, bool] = {}
+        columns = {"id": "id"}
+        if "vector" in self.columns:
+            columns["filled"] = "vector is not null"
+        for batch in self._batches(columns):
+            filled = batch["filled"].to_pylist() if "filled" in columns else [False] * batch.num_rows
+            found.update(zip(batch["id"].to_pylist(), filled, strict=True))
+        found.pop(None, None)  # type: ignore[call-overload]
+        return found
+
+    def places(self) -> Iterator[RowPlace]:
+        """Where every row stands, in no special order."""
+        names = ["id", "session_id", "seq", "turn_uuid", "block_idx", "split_idx"]
+        have = [name for name in names if name in set(self.columns)]
+        for batch in self._batches(have):
+            columns = [batch[name].to_pylist() if name in have else [None] * batch.num_rows for name in names]
+            for name, session, seq, turn, block, split in zip(*columns, strict=True):
+                if name is not None and _ID.fullmatch(name):
+                    yield RowPlace(int(name, 16), session or "", seq or 0, turn or "", block or 0, split or 0)
+
+    def stream(self, ids: Iterable[str] | None = None) -> Iterator[list[Chunk]]:
+        """All rows, or those with the given ids, without vectors, some thousands at a time."""
+        names = [name for name in _FIELDS if name in set(self.columns)]
+        for where in [None] if ids is None else _slices(ids):
+            for batch in self._batches(names, None if where is None else _among(where)):
+                yield _chunks(batch, names)
+
+    def vectors(self, ids: Iterable[str] | None = None) -> Iterator[tuple[list[str], NDArray[np.float32]]]:
+        """The vectors that are there: ids and float32 (n, width), some thousands at a time."""
+        import numpy as np
+
+        if not self.embedding.width:
+            return
+        for where in [None] if ids is None else _slices(ids):
+            condition = "vector is not null" if where is None else f"vector is not null and {_among(where)}"
+            for batch in self._batches(["id", "vector"], condition):
+                column = batch["vector"]
+                flat = column.flatten().to_numpy(zero_copy_only=False)
+                if len(flat) == 0:
+                    continue
+                matrix = np.asarray(flat, np.float32).reshape(-1, self.embedding.width)
+                yield batch["id"].to_pylist(), matrix
+
+    def without_vector(self, limit: int) -> list[Chunk]:
+        """The newest rows that have no vector yet, undated ones last."""
+        waiting: list[tuple[str, str]] = []
+        columns = [name for name in ("id", "ts") if name in set(self.columns)]
+        for batch in self._batches(columns, "vector is null"):
+            ts = batch["ts"].to_pylist() if "ts" in columns else [""] * batch.num_rows
+            waiting.extend((when or "", name) for when, name in zip(ts, batch["id"].to_pylist(), strict=True))
+        waiting.sort(reverse=True)
+        ids = [name for _, name in waiting[:limit]]
+        rows = {chunk.id: chunk for part in self.stream(ids) for chunk in part}
+        return [rows[name] for name in ids if name in rows]
+
+    @staticmethod
+    def crowded(path: Path) -> bool:
+        """Whether the table at `path` lies in many files or keeps many versions; without opening it."""
+        return _entries(path / "data") > _FRAGMENTS or _entries(path / "_versions") > _VERSIONS
+
+    def maintain(self, *, force: bool = False) -> bool:
+        """Join small files and drop old versions when there are many. True when something was done.
+
+        Readers of this memory use the derived indexes, so no version but the newest is in use.
+        """
+        fragments = _entries(self._path / "data") > _FRAGMENTS
+        if not (force or fragments or _entries(self._path / "_versions") > _VERSIONS):
+            return False
+        with suppress(OSError, ValueError, RuntimeError):
+            # Housekeeping: when it fails the table is as good as before, and the next run tries again.
+            if fragments or force:
+                self._table.optimize(cleanup_older_than=_NOW, delete_unverified=True)
+            else:
+                self._table.cleanup_old_versions(_NOW, delete_unverified=True)
+        return True
+
+    def _arrow(self, chunks: Sequence[Chunk], vectors: Sequence[NDArray[np.float32] | None]) -> pa.Table:
+        import pyarrow as pa
+
+        if len(chunks) != len(vectors):
+            raise ValueError("one vector, or None, for each chunk")
+        schema = self._table.schema
+        arrays = []
+        for column in schema:
+            if column.name == "vector":
+                arrays.append(self._vector_array(vectors, column.type))
+            elif column.name in _FIELDS:
+                values = [getattr(chunk, column.name) for chunk in chunks]
+                arrays.append(pa.array(values, column.type))
+            else:
+                arrays.append(pa.nulls(len(chunks), column.type))
+        return pa.Table.from_arrays(arrays, schema=schema)
+
+    def _vector_array(self, vectors: Sequence[NDArray[np.float32] | None], kind: Any) -> pa.Array:
+        import numpy as np
+        import pyarrow as pa
+
+        width = self.embedding.width
+        matrix = np.zeros((len(vectors), width), np.float32)
+        absent = np.zeros(len(vectors), bool)
+        for place, vector in enumerate(vectors):
+            if vector is None:
+                absent[place] = True
+            else:
+                matrix[place] = vector
+        values = pa.array(matrix.reshape(-1)).cast(kind.value_type)
+        return pa.FixedSizeListArray.from_arrays(values, type=kind, mask=pa.array(absent) if absent.any() else None)
+
+    def _batches(self, columns: Any, where: str | None = None) -> Iterator[pa.RecordBatch]:
+        query = self._table.search().select(columns)
+        if where is not None:
+            query = query.where(where)
+        try:
+            yield from query.to_batches(batch_size=4096)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise MemoryDamagedError(f"The table {self._path} cannot be read: {_first_line(error)}") from error
+
+    def _guarded(self, work: Any) -> None:
+        try:
+            work()
+        except (OSError, ValueError, RuntimeError) as error:
+            raise storage_error("The memory could not be written", error) from error
+
+
+def _chunks(batch: pa.RecordBatch, names: Sequence[str]) -> list[Chunk]:
+    """Rows as chunks; columns that the table lacks, and nulls where text is due, become "" or None."""
+    have = dict.fromkeys(names)
+    size = batch.num_rows
+    values: list[list[Any]] = []
+    for name in _FIELDS:
+        if name not in have:
+            empty: Any = None if name in _NULLABLE else 0 if name in _INTEGERS else ""
+            values.append([empty] * size)
+            continue
+        column = batch[name].to_pylist()
+        if name in _INTEGERS:
+            values.append([int(value or 0) for value in column])
+        elif name in _NULLABLE:
+            values.append(column)
+        else:
+            values.append([value or "" for value in column])
+    return [Chunk(*row) for row in zip(*values, strict=True) if _ID.fullmatch(row[0])]
+
+
+def _among(ids: Sequence[str]) -> str:
+    for name in ids:
+        if not _ID.fullmatch(name):
+            raise FunesError(f"{name!r} is no chunk id.")
+    return "id in (" + ", ".join(f"'{name}'" for name in ids) + ")"
+
+
+def _slices(ids: Iterable[str]) -> Iterator[list[str]]:
+    wanted = list(ids)
+    for start in range(0, len(wanted), _IDS_AT_ONCE):
+        yield wanted[start : start + _IDS_AT_ONCE]
+
+
+def _entries(folder: Path) -> int:
+    with suppress(OSError):
+        return sum(1 for _ in folder.iterdir())
+    return 0
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,313 @@
+"""What a text is found by, besides its plain words. Pure; the same rules make the index and read a question.
+
+Plain words (letters and digits, lower case, English stems) are cut by the index's own analyzer. This module
+adds what that analyzer cannot see: identifiers kept whole, the parts of camelCase names, and pairs of
+characters for scripts that put no spaces between words.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+#: Scripts written without spaces: Thai to Myanmar, Tibetan, Khmer; Hangul; kana; Han with its extensions.
+_UNSPACED: Final = (
+    "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff"
+    "\u3130-\u318f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uff9f"
+    "\U00020000-\U0003ffff"
+)
+_UNSPACED_RUN: Final = re.compile(f"[{_UNSPACED}]+")
+
+#: ASCII letters, digits and the marks that paths, modules, versions and options use; everything else is a space.
+_NAME_BYTES: Final = (
+    bytes(byte if chr(byte).isalnum() or chr(byte) in "_./\\:@+#~-" else 32 for byte in range(128)) + b" " * 128
+)
+_MARKS: Final = b"_./\\:@+#~-"
+_PART_BYTES: Final = bytes(byte if byte < 128 and chr(byte).isalnum() else 32 for byte in range(256))
+
+_PATH_MARKS: Final = re.compile(r"[/\\:@#~]+")
+_LANGUAGE: Final = re.compile(r"[a-z](?:\+\+|#)")
+_CAMEL_PART: Final = re.compile(r"[A-Z]{2,}(?![a-z])|[A-Z]?[a-z]+|[A-Z]+", re.ASCII)
+_WORD: Final = re.compile(r"[^\W_]+")
+_HEX: Final = re.compile(r"[0-9a-f]{7,64}")
+
+#: An identifier longer than this is data, not a name.
+_LONGEST: Final = 160
+
+#: A longer run of mixed case is an encoded payload.
+_LONGEST_CAMEL: Final = 64
+
+#: How many characters of a text are looked at for identifiers; a chunk is far shorter.
+_LONGEST_TEXT: Final = 20_000
+
+#: Words that carry no topic in a question. Dropped from questions only, never from what is stored.
+STOP_WORDS: Final = frozenset(
+    # fmt: off
+    {
+        "a",
+        "about",
+        "above",
+        "after",
+        "again",
+        "against",
+        "all",
+        "also",
+        "am",
+        "an",
+        "and",
+        "any",
+        "are",
+        "aren",
+        "as",
+        "at",
+        "be",
+        "because",
+        "been",
+        "before",
+        "being",
+        "below",
+        "between",
+        "both",
+        "but",
+        "by",
+        "can",
+        "cannot",
+        "could",
+        "couldn",
+        "d",
+        "did",
+        "didn",
+        "do",
+        "does",
+        "doesn",
+        "doing",
+        "don",
+        "down",
+        "during",
+        "each",
+        "few",
+        "for",
+        "from",
+        "further",
+        "had",
+        "hadn",
+        "has",
+        "hasn",
+        "have",
+        "haven",
+        "having",
+        "he",
+        "her",
+        "here",
+        "hers",
+        "herself",
+        "him",
+        "himself",
+        "his",
+        "how",
+        "i",
+        "if",
+        "in",
+        "into",
+        "is",
+        "isn",
+        "it",
+        "its",
+        "itself",
+        "just",
+        "ll",
+        "m",
+        "me",
+        "mightn",
+        "more",
+        "most",
+        "mustn",
+        "my",
+        "myself",
+        "no",
+        "nor",
+        "not",
+        "now",
+        "of",
+        "off",
+        "on",
+        "once",
+        "only",
+        "or",
+        "other",
+        "our",
+        "ours",
+        "ourselves",
+        "out",
+        "over",
+        "own",
+        "please",
+        "re",
+        "s",
+        "same",
+        "shan",
+        "she",
+        "should",
+        "shouldn",
+        "so",
+        "some",
+        "such",
+        "t",
+        "than",
+        "that",
+        "the",
+        "their",
+        "theirs",
+        "them",
+        "themselves",
+        "then",
+        "there",
+        "these",
+        "they",
+        "this",
+        "those",
+        "through",
+        "to",
+        "too",
+        "under",
+        "until",
+        "up",
+        "ve",
+        "very",
+        "was",
+        "wasn",
+        "we",
+        "were",
+        "weren",
+        "what",
+        "when",
+        "where",
+        "which",
+        "while",
+        "who",
+        "whom",
+        "whose",
+        "why",
+        "will",
+        "with",
+        "won",
+        "would",
+        "wouldn",
+        "you",
+        "your",
+        "yours",
+        "yourself",
+        "yourselves",
+    }
+    # fmt: on
+)
+
+
+def has_unspaced(text: str) -> bool:
+    """Whether a text holds characters of a script without spaces."""
+    return not text.isascii() and _UNSPACED_RUN.search(text) is not None
+
+
+def bigrams(text: str) -> list[str]:
+    """Every two characters that stand beside each other in a run of such a script, and runs of one."""
+    pairs: list[str] = []
+    for run in _UNSPACED_RUN.findall(text):
+        if len(run) == 1:
+            pairs.append(run)
+        else:
+            pairs.extend(run[i : i + 2] for i in range(len(run) - 1))
+    return pairs
+
+
+def without_unspaced(text: str) -> str:
+    """A text with such runs made a space, so that Latin words stuck to them stand alone."""
+    return _UNSPACED_RUN.sub(" ", text)
+
+
+def names(text: str) -> tuple[list[str], list[str]]:
+    """The identifiers in a text, and the words inside its camelCase names; both lower-cased, each once.
+
+    An identifier holds at least one mark between letters or digits. A path gives itself, itself without a
+    line number, and each of its parts that is itself a compound name; a dotted name gives itself and its
+    compound parts. Plain words are not given: the analyzer finds them. `parseHTMLText` gives the inner words
+    `parse`, `html` and `text`.
+
+    Works on bytes, where cutting a text at everything but the characters of names is one table look-up: this
+    runs for every chunk that is stored.
+    """
+    whole: dict[str, None] = {}
+    inner: dict[str, None] = {}
+    for token in dict.fromkeys(text[:_LONGEST_TEXT].encode("utf-8", "replace").translate(_NAME_BYTES).split()):
+        if token.isalnum():
+            if not (token.islower() or token.isupper() or token.istitle()):
+                _camel(token.decode("ascii"), inner)
+            continue
+        name = token.strip(_MARKS)
+        if not name:
+            continue
+        if token[-1:] in b"+#" and _LANGUAGE.fullmatch(token.decode("ascii").lower().lstrip("-./:")):
+            whole[token.decode("ascii").lower().lstrip("-./:")] = None
+        if name.isalnum():
+            if not (name.islower() or name.isupper() or name.istitle()):
+                _camel(name.decode("ascii"), inner)
+            continue
+        if len(name) > _LONGEST:
+            continue
+        decoded = name.decode("ascii")
+        lowered = decoded.lower()
+        _whole_and_parts(lowered, whole)
+        if decoded != lowered:
+            for part in name.translate(_PART_BYTES).split():
+                if not (part.islower() or part.isupper() or part.istitle()):
+                    _camel(part.decode("ascii"), inner)
+    return list(whole), list(inner)
+
+
+def _camel(name: str, inner: dict[str, None]) -> None:
+    if len(name) > _LONGEST_CAMEL:
+        return
+    found = _CAMEL_PART.findall(name)
+    if len(found) > 1:
+        for part in found:
+            if len(part) > 1:
+                inner[part.lower()] = None
+
+
+def _whole_and_parts(name: str, seen: dict[str, None]) -> None:
+    seen[name] = None
+    parts = _PATH_MARKS.split(name)
+    if len(parts) > 1:
+        if parts[-1].isdigit():
+            shorter = name[: -len(parts[-1])].rstrip(":#@~")
+            while shorter and shorter[-1] not in "/\\" and not shorter[-1].isalnum():
+                shorter = shorter[:-1]
+            if _is_compound(shorter):
+                seen[shorter] = None
+        for part in parts:
+            if _is_compound(part):
+                seen[part] = None
+                _dotted(part, seen)
+    else:
+        _dotted(name, seen)
+
+
+def _dotted(name: str, seen: dict[str, None]) -> None:
+    if "." in name:
+        for part in name.split("."):
+            if _is_compound(part):
+                seen[part] = None
+
+
+def _is_compound(name: str) -> bool:
+    return "_" in name or "-" in name or "." in name or "/" in name
+
+
+def question_words(text: str) -> list[str]:
+    """The words of a question, lower-cased, each once: without stop words unless nothing else is there."""
+    words = list(dict.fromkeys(word.lower() for word in _WORD.findall(text)))
+    return [word for word in words if word not in STOP_WORDS] or words
+
+
+def is_hex(word: str) -> bool:
+    """Whether a word looks like a (shortened) digest: seven or more hex digits, with a digit among them."""
+    return _HEX.fullmatch(word) is not None and any(c.isdigit() for c in word)

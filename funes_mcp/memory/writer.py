@@ -1,0 +1,973 @@
+"""Puts transcripts into a memory: each message once, in its home session, whatever is read in which order.
+
+The rules, all of which depend only on what stands in the transcripts and not on the order of reading:
+
+* A message is recognised by its identity (see `chunk.content_identity`). It is stored once, under its *home*:
+  of the places where it stands, the one whose session is no fork, then began first, then has the least id,
+  then whose source has the least path.
+* What a source says replaces what that source said before. A source that is gone says what it last said.
+* Sources that carry the same session id are one session, unless they have different messages at one turn.
+  Then they are unrelated: the one with the least path keeps the id, the others' sessions are called
+  `<id>~<six hex digits of their path's SHA-1>`.
+
+A commit writes the table, then the word index, then the vectors, then the catalog. Whatever was cut off in
+between is brought in line when the memory is next opened for writing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from hashlib import blake2b, sha1
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from funes_mcp.errors import FunesError, ModelMismatchError
+from funes_mcp.memory import catalog as book
+from funes_mcp.memory import dense, derived, lexical
+from funes_mcp.memory.catalog import Catalog, Message, Place, SourceState, TurnFacts, safe_text, signature_of
+from funes_mcp.memory.chunk import chunk_id, munge
+from funes_mcp.memory.lexical import Entry
+from funes_mcp.memory.model import Chunk, Embedding
+from funes_mcp.memory.table import ChunkTable, table_path, table_version
+from funes_mcp.memory.times import millis
+from funes_mcp.traces.model import Cursor, SessionInfo, Source, Tally, Turn
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Embed = Callable[[list[str]], NDArray[np.float32]]
+
+#: The fact in the catalog that says which table version everything else belongs to.
+STAMP: Final = "table_version"
+ROWS: Final = "rows"
+FORGOTTEN: Final = "forgotten.json"
+
+#: A commit with at least so many new rows is given more threads and memory.
+_BULK: Final = 2_000
+
+
+@dataclass(slots=True)
+class Committed:
+    """What a commit did, in chunks.
+
+    Attributes:
+        stored: New rows.
+        known: Chunks that were put and stood in the memory already, under the same session.
+        copied: Chunks that were put and stand in another session.
+        changed: Rows that were written again (another text, another home, another position).
+        removed: Rows whose message stands nowhere any more.
+        embedded: Rows that got a vector.
+    """
+
+    stored: int = 0
+    known: int = 0
+    copied: int = 0
+    changed: int = 0
+    removed: int = 0
+    embedded: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Put:
+    """A turn as it was put, until the next commit."""
+
+    message: int
+    seq: int
+    data: str
+    info: SessionInfo
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Everything that was put since the last commit, by path of the source."""
+
+    sources: dict[str, Source] = field(default_factory=dict)
+    puts: dict[str, dict[tuple[str, str], _Put]] = field(default_factory=dict)
+    infos: dict[tuple[str, str], SessionInfo] = field(default_factory=dict)
+    contents: dict[int, list[Chunk]] = field(default_factory=dict)
+    seen: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
+    finished: dict[str, tuple[Cursor, Tally]] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    chunks: int = 0
+    known: int = 0
+    copied: int = 0
+
+    @property
+    def empty(self) -> bool:
+        return not (self.puts or self.finished or self.failed or self.infos)
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What a commit has to change.
+
+    Attributes:
+        rows: Rows to write, new or in place of others.
+        old: For each message that changes, the rows that are stored of it: `(block, piece)` to id.
+        messages: What is stored afterwards.
+        gone: Messages of which nothing is left.
+        before, after: For each session whose rows change, the keys of its rows in order.
+        needs: Messages whose rows must be read, because their text is not in hand.
+    """
+
+    rows: dict[str, Chunk] = field(default_factory=dict)
+    owner: dict[str, int] = field(default_factory=dict)
+    old: dict[int, dict[tuple[int, int], str]] = field(default_factory=dict)
+    messages: list[Message] = field(default_factory=list)
+    gone: list[int] = field(default_factory=list)
+    before: dict[int, list[int]] = field(default_factory=dict)
+    after: dict[int, list[int]] = field(default_factory=dict)
+
+    @property
+    def removed(self) -> set[str]:
+        return {name for ids in self.old.values() for name in ids.values()} - self.rows.keys()
+
+
+class MemoryWriter:
+    """Writes to the memory in a folder. The caller holds the writer lock (see `lock.run_locked`).
+
+    Use as a context manager. Between `begin` and `finish` or `fail` everything that is put belongs to that
+    source. Nothing is durable before `commit`; a commit may fall in the middle of a source.
+    """
+
+    def __init__(self, folder: Path, embedding: Embedding) -> None:
+        self._folder = folder
+        self._embedding = embedding
+        self._stack = ExitStack()
+        self._stack.enter_context(derived.private_files())
+        try:
+            self._catalog = _open_catalog(folder)
+            self._stack.callback(self._catalog.close)
+            self._table: ChunkTable | None = None
+            self._words: lexical.LexicalReader | None = None
+            self._batch = _Batch()
+            self._current: Source | None = None
+            self._info: dict[str, SessionInfo] = {}
+            self._broken = False
+            self._check_model()
+            self._repair_if_needed()
+            self._states = {state.path: state for state in self._catalog.sources()}
+            self._forgotten = self._catalog.forgotten() | _forgotten_file(folder)
+        except BaseException:
+            self._stack.close()
+            raise
+
+    @classmethod
+    def open(cls, folder: Path, embedding: Embedding) -> MemoryWriter:
+        """Open the memory in `folder`, repairing what an interrupted writer left; nothing there is fine.
+
+        Raises:
+            ModelMismatchError: The memory is stamped with another model.
+            MemoryDamagedError: Its table cannot be read.
+        """
+        return cls(folder, embedding)
+
+    def __enter__(self) -> MemoryWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go. What was not committed is dropped, and read again by the next pass."""
+        self._stack.close()
+
+    # -- sources ---------------------------------------------------------------------------------------
+
+    @property
+    def catalog(self) -> Catalog:
+        """For `status` and `doctor`."""
+        return self._catalog
+
+    def source(self, source: Source) -> SourceState | None:
+        """What is known of a source, or None when it was never read."""
+        return self._states.get(_path(source))
+
+    def unchanged(self, source: Source) -> bool:
+        """Whether a source was read to its end and has not changed since, as far as a `stat` can tell."""
+        state = self._states.get(_path(source))
+        return state is not None and state.complete and state.signature == signature_of(source)
+
+    def cursor_of(self, source: Source) -> Cursor | None:
+        """Where to go on reading a source; None for the beginning."""
+        state = self._states.get(_path(source))
+        return None if state is None else state.cursor
+
+    def begin(self, source: Source, *, whole: bool) -> None:
+        """Start to put what a source gives.
+
+        Args:
+            whole: The reading starts at the beginning, so turns that it does not give are gone from the source.
+        """
+        path = _path(source)
+        self._current = source
+        self._info = {}
+        self._batch.sources[path] = source
+        if whole:
+            self._batch.seen[path] = set()
+        else:
+            self._batch.seen.pop(path, None)
+
+    def put_session(self, info: SessionInfo) -> None:
+        """Say what is known of a session; it holds for the turns that follow."""
+        path = _path(self._source())
+        info = _cleaned(info)
+        self._info[info.session_id] = info
+        self._batch.infos[path, info.session_id] = info
+
+    def put_turn(self, turn: Turn, chunks: Sequence[Chunk]) -> int:
+        """Put a turn, with its chunks from `chunk.chunks_of`. Returns how many of them wait to be stored.
+
+        0 means that the memory has them, or that there is nothing in the turn to store, or that its session
+        was forgotten.
+        """
+        path = _path(self._source())
+        if not chunks or turn.session_id in self._forgotten:
+            return 0
+        info = self._info.get(turn.session_id) or SessionInfo(turn.session_id, chunks[0].harness)
+        message = _signed(chunks[0].identity)
+        batch = self._batch
+        where = (turn.session_id, turn.turn_uuid)
+        data = TurnFacts(
+            turn.parent_uuid, turn.ts or "", turn.role, turn.message_id, chunks[0].flags, _kinds(chunks)
+        ).dump()
+        batch.puts.setdefault(path, {})[where] = _Put(message, turn.seq, data, info)
+        if path in batch.seen:
+            batch.seen[path].add(where)
+        content = _content(chunks)
+        waiting = batch.contents.get(message)
+        if waiting is not None:
+            if _content(waiting) == content or _has_less(chunks, waiting):
+                self._count(chunks, waiting[0].session_id == turn.session_id)
+                return 0
+            batch.chunks -= len(waiting)
+        else:
+            stored = self._catalog.message(message)
+            if stored is not None and (stored.content == content or _has_less(chunks, list(stored.pieces()))):
+                self._count(chunks, self._catalog.session_id(stored.session) == turn.session_id)
+                return 0
+        batch.contents[message] = list(chunks)
+        batch.chunks += len(chunks)
+        return len(chunks)
+
+    def finish(self, source: Source, cursor: Cursor, tally: Tally) -> None:
+        """The source was read to its end."""
+        path = _path(source)
+        self._batch.sources[path] = source
+        self._batch.finished[path] = (cursor, tally)
+        self._batch.failed.pop(path, None)
+        self._current = None
+
+    def fail(self, source: Source, reason: str) -> None:
+        """The source could not be read. What it gave before stays."""
+        path = _path(source)
+        self._batch.sources[path] = source
+        self._batch.failed[path] = reason
+        self._batch.finished.pop(path, None)
+        self._batch.seen.pop(path, None)
+        self._current = None
+
+    @property
+    def waiting(self) -> int:
+        """How many chunks wait for a commit."""
+        return self._batch.chunks
+
+    # -- commit ----------------------------------------------------------------------------------------
+
+    def commit(self, embed: Embed | None = None) -> Committed:
+        """Make everything that was put durable and visible.
+
+        Args:
+            embed: Gives unit vectors, float32 (n, width), for texts. Called once, for rows that are new.
+                None stores them without vectors; `backfill` adds those.
+
+        Raises:
+            FunesError: It could not be written (a full disk); what was stored before is kept. The writer is
+                of no more use then: open another.
+        """
+        self._usable()
+        batch = self._batch
+        done = Committed(known=batch.known, copied=batch.copied)
+        if batch.empty:
+            return done
+        self._broken = True
+        vectors = self._embedded(batch, embed)
+        with self._catalog.transaction():
+            affected = self._apply(batch)
+            plan = self._planned(affected, batch.contents)
+            self._write(plan, vectors, done)
+            self._save_sources(batch)
+        self._states = {state.path: state for state in self._catalog.sources()}
+        open_whole = {} if self._current is None else self._still_open(batch)
+        self._batch = _Batch(seen=open_whole)
+        if self._current is not None:
+            self._batch.sources[_path(self._current)] = self._current
+        self._broken = False
+        return done
+
+    def backfill(self, embed: Embed, limit: int) -> int:
+        """Give vectors to the newest rows that lack one. Returns how many; 0 when none is left."""
+        self._usable()
+        if table_version(table_path(self._folder)) is None:
+            return 0
+        table = self._opened_table()
+        chunks = table.without_vector(limit)
+        if not chunks:
+            return 0
+        vectors = embed([chunk.text for chunk in chunks])
+        self._broken = True
+        with self._catalog.transaction():
+            table.upsert(chunks, list(vectors))
+            writer = dense.DenseWriter(self._folder / derived.DENSE, self._embedding)
+            writer.add(chunks, vectors)
+            writer.commit()
+            self._catalog.put(STAMP, str(table.version))
+        self._broken = False
+        return len(chunks)
+
+    def forget(self, session_ids: Iterable[str]) -> int:
+        """Remove sessions for good: they are not stored again when their transcripts are. Returns rows removed.
+
+        A message that also stands in another session stays, there.
+        """
+        self._usable()
+        names = list(session_ids)
+        if not self._batch.empty:
+            raise FunesError("Commit before forgetting.")
+        now = _now()
+        done = Committed()
+        self._forgotten |= set(names)
+        _save_forgotten(self._folder, self._forgotten)
+        self._broken = True
+        with self._catalog.transaction():
+            self._catalog.forget(names, now)
+            affected: set[int] = set()
+            for name in names:
+                session = self._catalog.find_session(name)
+                if session is not None:
+                    places = self._catalog.places_of_session(session)
+                    affected.update(place.message for place in places)
+                    self._catalog.remove_places(places)
+                    self._catalog.drop_session(session)
+            self._write(self._planned(affected, {}), {}, done)
+        self._broken = False
+        return done.removed
+
+    def maintain(self) -> bool:
+        """Join the table's small files and drop its old versions when there are many. True when it did."""
+        self._usable()
+        path = table_path(self._folder)
+        if table_version(path) is None or not ChunkTable.crowded(path):
+            return False
+        table = self._opened_table()
+        with self._catalog.transaction():
+            did = table.maintain()
+            self._catalog.put(STAMP, str(table.version))
+        return did
+
+    # -- inside ----------------------------------------------------------------------------------------
+
+    def _source(self) -> Source:
+        if self._current is None:
+            raise FunesError("Nothing is put outside of a source.")
+        return self._current
+
+    def _usable(self) -> None:
+        if self._broken:
+            raise FunesError("The last write to this memory failed; open it again.")
+
+    def _count(self, chunks: Sequence[Chunk], same_session: bool) -> None:
+        if same_session:
+            self._batch.known += len(chunks)
+        else:
+            self._batch.copied += len(chunks)
+
+    def _still_open(self, batch: _Batch) -> dict[str, set[tuple[str, str]]]:
+        path = _path(self._source())
+        return {path: batch.seen[path]} if path in batch.seen else {}
+
+    def _opened_table(self) -> ChunkTable:
+        if self._table is None:
+            self._table = ChunkTable.create(self._folder, self._embedding)
+        return self._table
+
+    def _check_model(self) -> None:
+        model = self._catalog.get("model")
+        if model is not None and json.loads(model) != [self._embedding.model, self._embedding.width]:
+            raise ModelMismatchError(
+                f"This memory's vectors were made by {json.loads(model)[0]}, not by {self._embedding.model}.",
+                "See `funes models`.",
+            )
+
+    def _embedded(self, batch: _Batch, embed: Embed | None) -> dict[int, NDArray[np.float32]]:
+        """Vectors for the texts in hand, by message. Not inside a transaction: this may take long."""
+        if embed is None or not batch.contents:
+            return {}
+        texts = [chunk.text for chunks in batch.contents.values() for chunk in chunks]
+        matrix = embed(texts)
+        if matrix.shape != (len(texts), self._embedding.width):
+            raise FunesError(
+                f"The model gave vectors of shape {matrix.shape} for {len(texts)} texts of {self._embedding.width}."
+            )
+        vectors: dict[int, NDArray[np.float32]] = {}
+        start = 0
+        for message, chunks in batch.contents.items():
+            vectors[message] = matrix[start : start + len(chunks)]
+            start += len(chunks)
+        return vectors
+
+    def _apply(self, batch: _Batch) -> set[int]:
+        """Write what was put into the catalog. Returns the messages that may have to be stored differently."""
+        catalog = self._catalog
+        affected: set[int] = set(batch.contents)
+        numbers = {
+            path: catalog.source_no(path, source.harness, safe_text(str(source.root)), source.kind)
+            for path, source in batch.sources.items()
+        }
+        infos: dict[int, int] = {}
+        split: set[str] = set()
+        for (path, session_id), info in batch.infos.items():
+            if session_id in self._forgotten:
+                continue
+            session = self._session(session_id, path)
+            fork = info.relation == "fork"
+            if catalog.stand(session, numbers[path], catalog.info_no(info), info.started or "", fork):
+                affected.update(catalog.shared_messages(session))
+        for path, puts in batch.puts.items():
+            source = numbers[path]
+            sessions: dict[str, int] = {}
+            for (session_id, turn), put in puts.items():
+                if session_id not in sessions:
+                    sessions[session_id] = self._session(session_id, path)
+                if id(put.info) not in infos:
+                    infos[id(put.info)] = catalog.info_no(put.info)
+                place = Place(sessions[session_id], turn, source, put.message, put.seq, put.data, infos[id(put.info)])
+                known = False
+                for other in catalog.places_at(place.session, turn):
+                    if other.source != source:
+                        if other.message != put.message:
+                            split.add(session_id)
+                    elif other == place:
+                        known = True
+                    elif other.message != put.message:
+                        affected.add(other.message)
+                if not known:
+                    catalog.save_places([place])
+                    affected.add(put.message)
+        for path in batch.finished:
+            seen = batch.seen.get(path)
+            if seen is not None:
+                gone = [
+                    place
+                    for place in catalog.places_of_source(numbers[path])
+                    if (catalog.base(place.session), place.turn) not in seen
+                ]
+                affected.update(place.message for place in gone)
+                catalog.remove_places(gone)
+        for base in split:
+            catalog.split(base)
+        for base in {session_id for puts in batch.puts.values() for session_id, _ in puts}:
+            if catalog.is_split(base):
+                affected.update(self._resplit(base))
+        return affected
+
+    def _session(self, session_id: str, path: str) -> int:
+        """The number of the session that a transcript's session id means in the source at `path`."""
+        catalog = self._catalog
+        if catalog.is_split(session_id):
+            paths = [other for other, _ in catalog.sources_of_base(session_id)]
+            if any(other < path for other in paths):
+                return catalog.session_no(alias(session_id, path), session_id)
+        return catalog.session_no(session_id)
+
+    def _resplit(self, base: str) -> set[int]:
+        """Move what stands under a session id that unrelated sources share to where it belongs."""
+        affected: set[int] = set()
+        for rank, (path, source) in enumerate(self._catalog.sources_of_base(base)):
+            target = self._catalog.session_no(alias(base, path) if rank else base, base)
+            affected.update(self._catalog.move(base, source, target))
+        return affected
+
+    def _planned(self, affected: Iterable[int], contents: dict[int, list[Chunk]]) -> _Plan:
+        """Compare what should be stored of each message with what is."""
+        catalog = self._catalog
+        wanted = list(affected)
+        places = catalog.places_of_messages(wanted)
+        stored = catalog.messages(wanted)
+        ranks = catalog.ranks({place.session for group in places.values() for place in group})
+        paths = catalog.source_paths()
+        infos = catalog.infos({place.info for group in places.values() for place in group})
+        plan = _Plan()
+        homes: dict[int, Place] = {}
+        for message in wanted:
+            before = stored.get(message)
+            group = places.get(message)
+            if not group:
+                if before is not None:
+                    plan.gone.append(message)
+                    plan.old[message] = self._ids(before)
+                continue
+            home = min(group, key=lambda p: (ranks[p.session], paths[p.source], p.seq, p.turn))
+            chunks = contents.get(message)
+            content = before.content if chunks is None and before is not None else _content(chunks or [])
+            shape = _shape(ranks[home.session][2], home, infos[home.info], paths[home.source])
+            if before is not None and (before.content, before.shape) == (content, shape):
+                continue
+            if before is None and chunks is None:
+                continue  # its rows were lost; its sources are read again
+            if before is not None:
+                plan.old[message] = self._ids(before)
+            homes[message] = home
+            blocks = before.blocks if chunks is None and before is not None else _blocks(chunks or [])
+            plan.messages.append(Message(message, home.session, home.turn, home.seq, blocks, content, shape))
+        unread = [name for m in homes if m not in contents for name in plan.old[m].values()]
+        rows = self._stored_rows(unread)
+        for message, home in homes.items():
+            chunks = contents.get(message)
+            if chunks is None:
+                chunks = [rows[name] for name in plan.old[message].values() if name in rows]
+            session_id = ranks[home.session][2]
+            for chunk in chunks:
+                row = _at_home(chunk, session_id, home, infos[home.info], paths[home.source], message)
+                plan.rows[row.id] = row
+                plan.owner[row.id] = message
+        sessions = {m.session for m in plan.messages} | {stored[m].session for m in plan.old}
+        plan.before = {session: self._ordered(session) for session in sessions}
+        catalog.remove_messages(plan.gone)
+        catalog.save_messages(plan.messages)
+        plan.after = {session: self._ordered(session) for session in sessions}
+        return plan
+
+    def _write(self, plan: _Plan, vectors: dict[int, NDArray[np.float32]], done: Committed) -> None:
+        """Carry a plan out: table, words, vectors, stamp."""
+        if not plan.rows and not plan.old:
+            return
+        table = self._opened_table()
+        removed = plan.removed
+        rows = list(plan.rows.values())
+        had = {name for ids in plan.old.values() for name in ids.values()}
+        found = self._vectors_for(plan, vectors, table)
+        replaced = [row for row in rows if row.id in had]
+        fresh = [row for row in rows if row.id not in had]
+        table.upsert(replaced, [found.get(row.id) for row in replaced])
+        table.append(fresh, [found.get(row.id) for row in fresh])
+        table.delete(sorted(removed))
+        self._write_words(plan, removed, had)
+        self._write_vectors(rows, found, removed | had)
+        self._catalog.put(STAMP, str(table.version))
+        self._catalog.put("model", json.dumps([self._embedding.model, self._embedding.width]))
+        new = sum(1 for row in rows if not plan.old.get(plan.owner[row.id]))
+        done.stored += new
+        done.changed += len(rows) - new
+        done.removed += sum(len(plan.old[message]) for message in plan.gone)
+        done.embedded += sum(1 for row in rows if plan.owner[row.id] in vectors)
+
+    def _vectors_for(
+        self, plan: _Plan, vectors: dict[int, NDArray[np.float32]], table: ChunkTable
+    ) -> dict[str, NDArray[np.float32]]:
+        """A vector for each row that has one: just made, or that of the row which it replaces."""
+        found: dict[str, NDArray[np.float32]] = {}
+        kept: dict[str, str] = {}
+        places: dict[int, int] = {}
+        for name, row in plan.rows.items():
+            message = plan.owner[name]
+            if message in vectors:
+                place = places.get(message, 0)
+                places[message] = place + 1
+                found[name] = vectors[message][place]
+            else:
+                old = plan.old.get(message, {}).get((row.block_idx, row.split_idx))
+                if old is not None:
+                    kept[name] = old
+        if kept:
+            texts = self._stored_rows(list(set(kept.values())))
+            stored = {
+                name: matrix[place]
+                for ids, matrix in table.vectors(sorted(set(kept.values())))
+                for place, name in enumerate(ids)
+            }
+            for name, old in kept.items():
+                if old in stored and old in texts and texts[old].text == plan.rows[name].text:
+                    found[name] = stored[old]
+        return found
+
+    def _write_words(self, plan: _Plan, removed: set[str], had: set[str]) -> None:
+        changed = {row.key for row in plan.rows.values()}
+        again: set[int] = set()
+        beside: dict[int, tuple[int | None, int | None]] = {}
+        for session, keys in plan.after.items():
+            earlier = _neighbours(plan.before.get(session, []))
+            for key, pair in _neighbours(keys).items():
+                beside[key] = pair
+                if key in changed or earlier.get(key) != pair or not changed.isdisjoint(k for k in pair if k):
+                    again.add(key)
+        needed = again | {k for key in again for k in beside[key] if k is not None}
+        rows = {row.key: row for row in plan.rows.values()}
+        others = self._stored_rows([f"{key:016x}" for key in needed - rows.keys()])
+        rows.update((chunk.key, chunk) for chunk in others.values())
+        writer = lexical.LexicalWriter(self._folder / derived.LEXICAL, bulk=len(again) >= _BULK)
+        try:
+            stale = {int(name, 16) for name in removed | had} | (again - changed)
+            writer.delete(stale)
+
+            def text(key: int | None) -> str:
+                return rows[key].text if key is not None and key in rows else ""
+
+            writer.add(Entry(rows[key], text(beside[key][0]), text(beside[key][1])) for key in again if key in rows)
+            writer.commit()
+        finally:
+            writer.close()
+        self._words = None
+
+    def _write_vectors(self, rows: Sequence[Chunk], found: dict[str, NDArray[np.float32]], stale: set[str]) -> None:
+        import numpy as np
+
+        writer = dense.DenseWriter(self._folder / derived.DENSE, self._embedding)
+        writer.delete(int(name, 16) for name in stale)
+        filled = [row for row in rows if row.id in found]
+        if filled:
+            writer.add(filled, np.stack([found[row.id] for row in filled]).astype(np.float32, copy=False))
+        writer.commit()
+
+    def _save_sources(self, batch: _Batch) -> None:
+        now = _now()
+        for path, (cursor, tally) in batch.finished.items():
+            source = batch.sources[path]
+            no = self._catalog.source_no(path, source.harness, safe_text(str(source.root)), source.kind)
+            self._catalog.save_source(no, source, cursor, tally, "", now)
+        for path, reason in batch.failed.items():
+            source = batch.sources[path]
+            no = self._catalog.source_no(path, source.harness, safe_text(str(source.root)), source.kind)
+            self._catalog.save_source(no, source, None, None, reason, now)
+
+    def _ids(self, message: Message) -> dict[tuple[int, int], str]:
+        session_id = self._catalog.session_id(message.session)
+        return {(block, piece): chunk_id(session_id, message.turn, block, piece) for block, piece in message.pieces()}
+
+    def _ordered(self, session: int) -> list[int]:
+        """Keys of the rows stored under a session, in order."""
+        session_id = self._catalog.session_id(session)
+        return [
+            int(chunk_id(session_id, message.turn, block, piece), 16)
+            for message in self._catalog.messages_of_session(session)
+            for block, piece in message.pieces()
+        ]
+
+    def _stored_rows(self, names: Sequence[str]) -> dict[str, Chunk]:
+        """Rows as of the last commit: from the word index, and from the table what that does not hold."""
+        if not names:
+            return {}
+        if self._words is None and lexical.exists(self._folder / derived.LEXICAL):
+            self._words = lexical.LexicalReader(self._folder / derived.LEXICAL)
+        found: dict[str, Chunk] = {}
+        if self._words is not None:
+            found = {row.id: row for row in self._words.rows([int(name, 16) for name in names]).values()}
+        lacking = [name for name in names if name not in found]
+        if lacking:
+            found.update((row.id, row) for part in self._opened_table().stream(lacking) for row in part)
+        return found
+
+    # -- repair ----------------------------------------------------------------------------------------
+
+    def _repair_if_needed(self) -> None:
+        version = table_version(table_path(self._folder))
+        if version is None:
+            if self._catalog.get(STAMP) is not None:
+                # The table is gone: nothing in the catalog or the indexes is true any more.
+                self._start_over()
+            return
+        if (
+            self._catalog.get(STAMP) == str(version)
+            and lexical.exists(self._folder / derived.LEXICAL)
+            and dense.embedding_of(self._folder / derived.DENSE) == self._embedding
+        ):
+            return
+        self._repair()
+
+    def _start_over(self) -> None:
+        import shutil
+
+        for name in (derived.LEXICAL, derived.DENSE):
+            shutil.rmtree(self._folder / name, ignore_errors=True)
+        with self._catalog.transaction():
+            self._catalog.clear()
+
+    def _repair(self) -> None:
+        """Bring catalog and indexes in line with the table."""
+        table = self._opened_table()
+        ids = table.ids()
+        with self._catalog.transaction():
+            listed: dict[str, int] = {}
+            lost: list[int] = []
+            for session_id, message in self._catalog.all_messages():
+                names = [chunk_id(session_id, message.turn, b, p) for b, p in message.pieces()]
+                if all(name in ids for name in names):
+                    listed.update(dict.fromkeys(names, message.no))
+                else:
+                    lost.append(message.no)
+            sightings = self._catalog.places_of_messages(lost)
+            self._catalog.read_again({p.source for group in sightings.values() for p in group})
+            self._catalog.remove_messages(lost)
+            unknown = [name for name in ids if name not in listed]
+            affected = self._import(table, unknown)
+            left = self._planned_import(affected, table)
+            if left:
+                table.delete(sorted(left))
+            derived.catch_up(table, self._folder)
+            self._catalog.put(STAMP, str(table.version))
+            self._catalog.put("model", json.dumps([self._embedding.model, self._embedding.width]))
+        self._words = None
+
+    def _import(self, table: ChunkTable, names: Sequence[str]) -> dict[int, list[Chunk]]:
+        """Make known, from the rows themselves, what the catalog does not know. Returns rows by message."""
+        catalog = self._catalog
+        turns: dict[tuple[str, str], list[Chunk]] = {}
+        for part in table.stream(names):
+            for row in part:
+                turns.setdefault((row.session_id, row.turn_uuid), []).append(row)
+        started: dict[str, str] = {}
+        for (session_id, _), rows in turns.items():
+            stamps = [row.ts for row in rows if row.ts]
+            if stamps:
+                first = min(stamps, key=millis)
+                if session_id not in started or millis(first) < millis(started[session_id]):
+                    started[session_id] = first
+        found: dict[int, list[Chunk]] = {}
+        for (session_id, turn), rows in turns.items():
+            rows.sort(key=lambda row: (row.block_idx, row.split_idx))
+            row = rows[0]
+            message = _signed(row.identity) if row.identity else _unknown_identity(session_id, turn)
+            source = catalog.source_no(row.source_path, row.harness, "", "")
+            base, mark, _ = session_id.rpartition("~")
+            if not mark or alias(base, row.source_path) != session_id:
+                base = session_id
+            if base != session_id:
+                catalog.split(base)
+            session = catalog.session_no(session_id, base)
+            info = SessionInfo(
+                session_id=base,
+                harness=row.harness,
+                cwd=row.cwd,
+                repo=row.repo or None,
+                branch=row.branch,
+                commit=row.commit,
+                parent_session_id=row.parent_session_id,
+                agent_name=row.agent_name,
+                started=started.get(session_id),
+            )
+            number = catalog.info_no(info)
+            if not catalog.stands(session, source):
+                catalog.stand(session, source, number, info.started or "", False)
+            data = TurnFacts(row.parent_uuid, row.ts, row.role, row.message_id, row.flags, _kinds(rows)).dump()
+            if catalog.place(session, turn, source) is None:
+                catalog.save_places([Place(session, turn, source, message, row.seq, data, number)])
+            found.setdefault(message, []).extend(rows)
+        return found
+
+    def _planned_import(self, found: dict[int, list[Chunk]], table: ChunkTable) -> set[str]:
+        """Enter imported messages as stored where their rows are. Returns ids of rows that are doubled.
+
+        When a message turns out to be stored in two places, the better home keeps its rows.
+        """
+        catalog = self._catalog
+        stored = catalog.messages(found)
+        places = catalog.places_of_messages(found)
+        ranks = catalog.ranks({p.session for group in places.values() for p in group})
+        paths = catalog.source_paths()
+        infos = catalog.infos({p.info for group in places.values() for p in group})
+        surplus: set[str] = set()
+        for message, rows in found.items():
+            homes: dict[tuple[str, str], list[Chunk]] = {}
+            for row in rows:
+                homes.setdefault((row.session_id, row.turn_uuid), []).append(row)
+            before = stored.get(message)
+            ranked = sorted(
+                (p for p in places.get(message, []) if (ranks[p.session][2], p.turn) in homes),
+                key=lambda p: (ranks[p.session], paths[p.source], p.seq, p.turn),
+            )
+            if not ranked:
+                surplus.update(row.id for row in rows)
+                continue
+            home = ranked[0]
+            session_id = ranks[home.session][2]
+            if before is not None:
+                old = self._ids(before)
+                held = catalog.session_id(before.session)
+                if (held, before.turn) == (session_id, home.turn):
+                    # The same place with pieces that the catalog does not list: keep what it lists.
+                    surplus.update(row.id for row in rows if row.id not in set(old.values()))
+                    continue
+                if catalog.ranks([before.session])[before.session] < ranks[home.session]:
+                    surplus.update(row.id for row in rows)
+                    continue
+                surplus.update(old.values())
+            kept = homes[session_id, home.turn]
+            surplus.update(row.id for row in rows if row not in kept)
+            shape = _shape(session_id, home, infos[home.info], paths[home.source])
+            catalog.save_messages(
+                [Message(message, home.session, home.turn, home.seq, _blocks(kept), _content(kept), shape)]
+            )
+        return surplus
+
+
+def alias(session_id: str, path: str) -> str:
+    """The name of a session whose id an unrelated transcript has, too."""
+    return f"{session_id}~{sha1(path.encode(), usedforsecurity=False).hexdigest()[:6]}"
+
+
+def _open_catalog(folder: Path) -> Catalog:
+    """The catalog; one that cannot be read is put aside, as everything in it can be found out again."""
+    from funes_mcp.errors import MemoryDamagedError
+
+    try:
+        return Catalog(folder)
+    except MemoryDamagedError:
+        path = folder / book.FILE
+        for suffix in ("", "-wal", "-shm"):
+            with suppress(OSError):
+                os.replace(f"{path}{suffix}", f"{path}{suffix}.damaged")
+        return Catalog(folder)
+
+
+def _path(source: Source) -> str:
+    return safe_text(str(source.path))
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _signed(identity: str) -> int:
+    """16 hex digits as SQLite holds them."""
+    number = int(identity, 16)
+    return number - (1 << 64) if number >> 63 else number
+
+
+def _unsigned(number: int) -> str:
+    return f"{number & ((1 << 64) - 1):016x}"
+
+
+def _unknown_identity(session_id: str, turn: str) -> int:
+    digest = blake2b(f"row\0{session_id}\0{turn}".encode("utf-8", "replace"), digest_size=8)
+    return _signed(digest.hexdigest())
+
+
+def _number(digest: Any) -> int:
+    return int.from_bytes(digest.digest(), "big", signed=True)
+
+
+def _content(chunks: Sequence[Chunk]) -> int:
+    """A digest of what the rows of a message say, wherever it stands."""
+    digest = blake2b(digest_size=8)
+    for chunk in chunks:
+        text = chunk.text.encode("utf-8", "replace")
+        head = f"{chunk.block_idx}\0{chunk.split_idx}\0{chunk.block_type}\0{chunk.tool_name or ''}\0{len(text)}\0"
+        digest.update(head.encode("utf-8", "replace"))
+        digest.update(text)
+    return _number(digest)
+
+
+def _shape(session_id: str, home: Place, info: SessionInfo, path: str) -> int:
+    """A digest of what the rows of a message say of the place where it stands."""
+    facts = [
+        session_id,
+        home.turn,
+        home.seq,
+        home.data,
+        path,
+        info.harness,
+        info.cwd,
+        info.repo,
+        info.branch,
+        info.commit,
+        info.parent_session_id,
+        info.agent_name,
+    ]
+    return _number(blake2b(json.dumps(facts).encode(), digest_size=8))
+
+
+def _blocks(chunks: Sequence[Chunk]) -> str:
+    counts: dict[int, int] = {}
+    for chunk in chunks:
+        counts[chunk.block_idx] = counts.get(chunk.block_idx, 0) + 1
+    return " ".join(f"{block}:{count}" for block, count in sorted(counts.items()))
+
+
+def _kinds(chunks: Sequence[Chunk]) -> str:
+    """The types of blocks of a turn, space-joined, each once."""
+    return " ".join(sorted({chunk.block_type for chunk in chunks}))
+
+
+def _has_less(chunks: Sequence[Chunk], stored: Sequence[Chunk] | Sequence[tuple[int, int]]) -> bool:
+    """Whether some blocks are left out that are stored (thinking, say): what is stored stays."""
+    blocks = {chunk.block_idx for chunk in chunks}
+    others = {piece[0] if isinstance(piece, tuple) else piece.block_idx for piece in stored}
+    return blocks < others
+
+
+def _at_home(chunk: Chunk, session_id: str, home: Place, info: SessionInfo, path: str, message: int) -> Chunk:
+    """A row of a message as it is stored at its home."""
+    facts = TurnFacts.load(home.data)
+    return replace(
+        chunk,
+        id=chunk_id(session_id, home.turn, chunk.block_idx, chunk.split_idx),
+        session_id=session_id,
+        workdir=munge(info.cwd),
+        turn_uuid=home.turn,
+        parent_uuid=facts.parent,
+        seq=home.seq,
+        ts=facts.ts,
+        role=facts.role,
+        source_path=path,
+        harness=info.harness,
+        repo=info.repo or "",
+        message_id=facts.message_id,
+        cwd=info.cwd,
+        branch=info.branch,
+        commit=info.commit,
+        parent_session_id=info.parent_session_id,
+        agent_name=info.agent_name,
+        flags=facts.flags,
+        identity=_unsigned(message),
+    )
+
+
+def _neighbours(keys: Sequence[int]) -> dict[int, tuple[int | None, int | None]]:
+    last = len(keys) - 1
+    return {
+        key: (keys[place - 1] if place else None, keys[place + 1] if place < last else None)
+        for place, key in enumerate(keys)
+    }
+
+
+def _cleaned(info: SessionInfo) -> SessionInfo:
+    """A session's facts without characters that no store can hold."""
+    values: dict[str, Any] = {
+        name: safe_text(value)
+        for name in ("cwd", "repo", "branch", "commit", "title", "agent_name", "originator")
+        if isinstance(value := getattr(info, name), str) and not value.isascii()
+    }
+    return replace(info, **values) if values else info
+
+
+def _forgotten_file(folder: Path) -> set[str]:
+    try:
+        names = json.loads((folder / FORGOTTEN).read_bytes())
+    except (OSError, ValueError):
+        return set()
+    return {str(name) for name in names} if isinstance(names, list) else set()
+
+
+def _save_forgotten(folder: Path, names: set[str]) -> None:
+    from funes_mcp.home import write_private
+
+    write_private(folder / FORGOTTEN, json.dumps(sorted(names)).encode())
