@@ -461,12 +461,15 @@ def render_status(report: StatusReport, home: str = "") -> str:
 
 
 def _harness(status: HarnessStatus, home: str) -> list[str]:
+    roots = [(f"{_short(path, home)} ({why})", there) for path, why, there in status.roots]
+    sources, records = status.sources, status.records
+    if not status.chunks and not sources.found and not sources.skipped:
+        return [f"{status.harness}: nothing found in {' or '.join(root for root, _ in roots) or 'any folder'}"]
+    sessions = f" in {_count(status.sessions, 'session')}" if status.sessions else ""
     newest = f", newest {status.newest}" if status.newest else ""
-    lines = [f"{status.harness}: {_count(status.chunks, 'passage')} in {_count(status.sessions, 'session')}{newest}"]
-    for path, why, there in status.roots:
-        lines.append(f"  {_short(path, home)} ({why}){'' if there else ': not there'}")
-    lines.append(f"  {sources_text(status.sources)}")
-    records = status.records
+    lines = [f"{status.harness}: {_count(status.chunks, 'passage')}{sessions}{newest}"]
+    lines += [f"  {root}{'' if there else ': not there'}" for root, there in roots]
+    lines.append(f"  {sources_text(sources)}")
     if records.lines:
         lines.append(
             f"  {_count(records.lines, 'line')}: {sum(records.kept.values()):,} records kept, "
@@ -496,7 +499,7 @@ def _reasons(skipped: Mapping[tuple[str, str], int]) -> Counter[str]:
 
 def _top(counts: Mapping[str, int], limit: int = 8) -> str:
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    shown = ", ".join(f"{_one_line(name, 60)} {count:,}" for name, count in ordered[:limit])
+    shown = ", ".join(f"{_one_line(name, 120)} {count:,}" for name, count in ordered[:limit])
     rest = sum(count for _, count in ordered[limit:])
     return f"{shown}, others {rest:,}" if rest else shown
 

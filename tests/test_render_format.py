@@ -13,7 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from funes_mcp import render
-from funes_mcp.models import GetAnswer, GetRequest, Hit, IndexReport, RecallAnswer, StatusReport, TurnView
+from funes_mcp.models import (
+    GetAnswer,
+    GetRequest,
+    HarnessStatus,
+    Hit,
+    IndexReport,
+    RecallAnswer,
+    SourceCounts,
+    StatusReport,
+    TurnView,
+)
+from funes_mcp.traces.model import Tally
 
 GOLDEN = Path(__file__).parent / "golden"
 #: How outside programs find the ids of the hits.
@@ -89,6 +100,12 @@ def test_status_without_a_memory_says_what_to_run() -> None:
         "memory local: ~/.funes/memory",
         "  there is nothing in it yet: run `funes index`",
     ]
+
+
+def test_an_agent_that_was_never_run_is_one_line_of_the_status() -> None:
+    unused = HarnessStatus("pi", (("/home/ada/.pi", "default", False),), SourceCounts(), 0, 0, Tally())
+    text = render.render_status(replace(FakeService().status(), harnesses=(unused,)), "/home/ada")
+    assert "\npi: nothing found in ~/.pi (default)\n" in text
 
 
 def test_reports_are_json_for_scripts() -> None:
