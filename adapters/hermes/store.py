@@ -21,7 +21,7 @@ from funes_mcp.traces.time import to_rfc3339
 #: Seconds that one statement may run, and that a lock is waited for.
 STATEMENT_SECONDS: Final = 30.0
 _BUSY_SECONDS: Final = 2.0
-#: Characters that are read of one column.
+#: Bytes that are read of one column.
 COLUMN_CAP: Final = 2 * 1024 * 1024
 #: Rows fetched at once: no read transaction stays open while turns are made of them.
 _BATCH: Final = 32
@@ -120,7 +120,7 @@ class Store:
         """The messages of a session in the order of their ids."""
         ids = [row[0] for row in self._all("SELECT id FROM messages WHERE session_id = ? ORDER BY id", (session_id,))]
         texts = ("content", "tool_calls", "reasoning", "reasoning_content")
-        selected = [f"substr({name}, 1, {COLUMN_CAP + 1})" if name in self._messages else "NULL" for name in texts]
+        selected = [_capped(name) if name in self._messages else "NULL" for name in texts]
         plain = ("tool_call_id", "tool_name", "timestamp")
         selected += [name if name in self._messages else "NULL" for name in plain]
         selected.append(self._undone_sql or "0")
@@ -227,12 +227,15 @@ def _is_fork(session: _Session, parent: _Session | None) -> bool:
     return parent is not None and parent.end_reason in ("branched", "compression", "compressed")
 
 
+def _capped(column: str) -> str:
+    """SQL for a column, or its beginning as bytes. `substr` of text would end it at the first NUL."""
+    as_bytes = f"CAST({column} AS BLOB)"
+    return f"CASE WHEN length({as_bytes}) < {COLUMN_CAP} THEN {column} ELSE substr({as_bytes}, 1, {COLUMN_CAP}) END"
+
+
 def _row(values: Sequence[Any]) -> Row:
     key, role, *texts, call_id, tool_name, timestamp, undone = values
-    decoded = [_raw_text(value) for value in texts]
-    content, calls, reasoning, reasoning_content = (
-        value[:COLUMN_CAP] if value is not None else None for value in decoded
-    )
+    content, calls, reasoning, reasoning_content = (_raw_text(value) for value in texts)
     return Row(
         key=key,
         role=_text(role) or "",
@@ -244,7 +247,7 @@ def _row(values: Sequence[Any]) -> Row:
         reasoning=reasoning,
         reasoning_content=reasoning_content,
         undone=bool(undone),
-        trimmed=any(value is not None and len(value) > COLUMN_CAP for value in decoded),
+        trimmed=any(isinstance(value, bytes) and len(value) >= COLUMN_CAP for value in texts),
     )
 
 
