@@ -7,6 +7,8 @@ from typing import Final
 
 #: Said at the top of every answer of the MCP server.
 MARKER: Final = "quotes from past sessions"
+#: How the prompts of `funes ask` begin; the sessions that it starts are not indexed.
+ASK_OPENING: Final = "Answer from funes, the memory of past coding sessions."
 #: How far into a result the marker is looked for: behind the notes that agents put before a result.
 _HEAD: Final = 2_000
 
@@ -33,3 +35,8 @@ def is_own_tool(name: str | None, namespace: str | None = None) -> bool:
 def is_own_output(text: str) -> bool:
     """Whether a tool's result is a passage that we printed, whatever the tool is called."""
     return MARKER in text[:_HEAD] or _HIT.search(text[:_HEAD]) is not None
+
+
+def is_own_question(first_message: str) -> bool:
+    """Whether a session that begins with this message was started by `funes ask`."""
+    return first_message.lstrip().startswith(ASK_OPENING)

@@ -91,10 +91,17 @@ def _looks_random(run: str) -> bool:
     )
 
 
+_EXPONENT: Final = re.compile(r'"(?:[^"\\]|\\.)*"|(\de)\+(\d)')
+
+
 def compact_json(value: Any) -> str:
-    """A value as compact JSON: keys in source order, literal UTF-8, control characters as `\\u00xx`."""
+    """A value as compact JSON: keys in source order, literal UTF-8, control characters as `\\u00xx`.
+
+    Numbers look as Rust's serde_json prints them (`1e16`, not `1e+16`).
+    """
     try:
-        return orjson.dumps(value).decode()
+        text = orjson.dumps(value).decode()
+        return _EXPONENT.sub(lambda m: m[1] + m[2] if m[1] else m[0], text) if "e+" in text else text
     except (TypeError, ValueError, RecursionError):
         import json
 
