@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,8 @@ import pytest
 from fixtures.server.fake_service import SESSION, TURN, FakeService
 
 from funes_mcp.cli.app import COMMANDS, run
-from funes_mcp.models import GetRequest, IndexRequest, RecallRequest
+from funes_mcp.cli.progress import Lines, stoppable
+from funes_mcp.models import GetRequest, IndexReport, IndexRequest, RecallRequest
 
 FAKE = Path(__file__).parent / "fixtures" / "server" / "fake_service.py"
 
@@ -165,6 +167,28 @@ def test_an_interrupted_index_says_what_is_kept(capsys: pytest.CaptureFixture[st
     ran = Ran(capsys, "index", "--harness", "interrupted")
     assert ran.code == 130
     assert "What is stored is kept" in ran.err
+
+
+def test_ctrl_c_stops_an_index_where_nothing_is_half_written(capfd: pytest.CaptureFixture[str]) -> None:
+    progress = Lines(lambda line: None, lambda: 0.0)
+    reached = []
+    with stoppable(progress) as told:
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        told.started(3, 10)
+        signal.raise_signal(signal.SIGINT)
+        reached.append("the write goes on")
+        with pytest.raises(KeyboardInterrupt):
+            told.committed(1)
+        told.committed(1)  # the commit of what was read before the stop
+        told.finished(IndexReport())
+    assert reached
+    assert "Ctrl-C again stops at once" in capfd.readouterr().err
+    with stoppable(progress) as told:
+        told.started(3, 10)
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
 
 
 def test_ctrl_c_anywhere_else_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:

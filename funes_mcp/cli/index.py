@@ -44,8 +44,8 @@ def command(
     Running it again costs little: only what changed is read.
     """
     request = IndexRequest(path=path, harness=harness, limit=limit, thinking=not no_thinking)
-    with progress.shown() as shown:
-        report = open_service().index(request, shown)
+    with progress.shown() as shown, progress.stoppable(shown) as told:
+        report = open_service().index(request, told)
     terminal.out(summary(report))
     failed = [f"{path}: {reason}" for path, reason in report.failures]
     for line in failed[:LISTED_FAILURES]:
@@ -66,7 +66,7 @@ def summary(report: IndexReport) -> str:
         if counts.found or counts.skipped
     ]
     if not lines:
-        return "No transcripts found. `funes status` says where was looked; `funes index PATH` reads others.\n"
+        return "No transcripts found in the agents' folders. `funes index PATH` reads others.\n"
     details = [
         f"{count:,} {what}"
         for count, what in (

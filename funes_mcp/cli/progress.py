@@ -1,11 +1,17 @@
-"""How an indexing pass is shown: a bar on a terminal, now and then a line elsewhere. Always on stderr."""
+"""How an indexing pass is shown: a bar on a terminal, now and then a line elsewhere. Always on stderr.
+
+And how it is stopped: Ctrl-C takes effect where nothing is half-written.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from funes_mcp.cli import terminal
@@ -39,6 +45,54 @@ def shown() -> Iterator[Progress]:
     )
     with Bar(*columns, console=console, transient=True) as bar:
         yield Drawn(bar, time.monotonic)
+
+
+@contextmanager
+def stoppable(progress: Progress) -> Iterator[Progress]:
+    """The same progress, which raises `KeyboardInterrupt` after Ctrl-C between two files or behind a commit.
+
+    A second Ctrl-C raises at once, and so does the first before the pass has started.
+    """
+    wrapped = _Stoppable(progress)
+    before = signal.signal(signal.SIGINT, wrapped.asked)
+    try:
+        yield wrapped
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class _Stoppable:
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._under_way = False
+        self._asked = False
+
+    def asked(self, number: int, frame: FrameType | None) -> None:
+        if self._asked or not self._under_way:
+            raise KeyboardInterrupt
+        self._asked = True
+        # Not through `sys.stderr`: it may be in the middle of a write.
+        os.write(2, b"\nStopping behind this file. Ctrl-C again stops at once.\n")
+
+    def _stop_here(self) -> None:
+        if self._asked:
+            self._asked = self._under_way = False
+            raise KeyboardInterrupt
+
+    def started(self, sources: int, total_bytes: int) -> None:
+        self._progress.started(sources, total_bytes)
+        self._under_way = True
+
+    def source_done(self, path: str, bytes_read: int, chunks: int) -> None:
+        self._progress.source_done(path, bytes_read, chunks)
+        self._stop_here()
+
+    def committed(self, chunks: int) -> None:
+        self._progress.committed(chunks)
+        self._stop_here()
+
+    def finished(self, report: IndexReport) -> None:
+        self._progress.finished(report)
 
 
 class _Counted:
