@@ -1,23 +1,21 @@
-"""One indexing pass: read what changed, make chunks, hand them to the writer, keep the account."""
+"""One indexing pass: what was read goes to the writer, and the account of it into a report."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from funes_mcp.errors import FunesError
-from funes_mcp.memory.chunk import chunks_of
 from funes_mcp.models import IndexReport, Progress
-from funes_mcp.traces.model import SessionInfo, Source, Tally
+from funes_mcp.reading import Begun, Ended, Failed, Message, Read, Work
+from funes_mcp.traces.model import SessionInfo, Tally
 
 if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
 
-    from funes_mcp.memory.writer import Committed, MemoryWriter
-    from funes_mcp.traces.adapter import TraceAdapter
+    from funes_mcp.inference.protocols import Embedder
+    from funes_mcp.memory.writer import MemoryWriter
 
 #: Chunks that are written in one step: large enough for the native writers, small enough to be searchable
 #: early and to keep memory bounded.
@@ -27,56 +25,36 @@ COMMIT_CHUNKS = 8_000
 FIRST_COMMIT_CHUNKS = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """A source to read, and who reads it."""
-
-    adapter: TraceAdapter
-    source: Source
-
-
 def newest_first(work: Iterable[Work]) -> list[Work]:
     """The order of a pass: what was written last is searchable first."""
     return sorted(work, key=lambda w: (-w.source.mtime_ns, str(w.source.path)))
 
 
 class Pass:
-    """One pass over sources with an open writer. Bad input costs that input; Ctrl-C keeps what is written.
+    """One pass with an open writer, whose lock the caller holds. Ctrl-C keeps what was read.
 
     Args:
-        writer: Open, its lock held by the caller.
-        embed: Makes unit vectors, float32 (n, width), of n texts.
+        embedder: Makes the vectors that do not come with what was read.
         report: Filled while the pass goes on.
-        thinking: Whether thinking blocks are stored.
-        redact: Applied to the rendered text of each whole block before it is split.
     """
 
     def __init__(
-        self,
-        writer: MemoryWriter,
-        embed: Callable[[list[str]], NDArray[float32]],
-        report: IndexReport,
-        *,
-        thinking: bool = True,
-        redact: Callable[[str], str] | None = None,
-        progress: Progress | None = None,
+        self, writer: MemoryWriter, embedder: Embedder, report: IndexReport, progress: Progress | None = None
     ) -> None:
         self._writer = writer
-        self._embed = embed
+        self._embedder = embedder
         self._report = report
-        self._thinking = thinking
-        self._redact = redact
         self._progress = progress
         self._threshold = FIRST_COMMIT_CHUNKS
+        self._vectors: dict[str, NDArray[float32]] = {}
 
-    def run(self, work: Sequence[Work]) -> None:
-        """Read every source and commit. A `KeyboardInterrupt` ends the pass early and is reported."""
+    def run(self, work: Sequence[Work], messages: Iterator[Message]) -> None:
+        """Take everything that is read from `work` and commit it."""
         started = time.monotonic()
         if self._progress:
             self._progress.started(len(work), sum(w.source.size for w in work))
         try:
-            for item in work:
-                self._read(item)
+            self._take(work, messages)
             self._commit()
             self._writer.maintain()
         except KeyboardInterrupt:
@@ -87,53 +65,73 @@ class Pass:
             if self._progress:
                 self._progress.finished(self._report)
 
-    def _read(self, work: Work) -> None:
-        source = work.source
-        counts = self._report.sources[source.harness]
-        offset = 0
+    def _take(self, work: Sequence[Work], messages: Iterator[Message]) -> None:
+        current = work[0] if work else None
         chunks = 0
-        try:
-            cursor = self._writer.cursor_of(source)
-            reader = work.adapter.read(source, cursor)
-            self._writer.begin(source, whole=reader.whole)
-            offset = 0 if reader.whole or cursor is None else cursor.offset
-            infos: dict[str, SessionInfo] = {}
-            for event in reader:
-                if isinstance(event, SessionInfo):
-                    infos[event.session_id] = event
-                    self._writer.put_session(event)
-                    continue
-                info = infos.get(event.session_id)
-                if info is None:
-                    info = infos[event.session_id] = SessionInfo(event.session_id, source.harness)
-                    self._writer.put_session(info)
-                rows = chunks_of(event, info, str(source.path), thinking=self._thinking, redact=self._redact)
-                chunks += self._writer.put_turn(event, rows)
-                if self._writer.waiting >= self._threshold:
-                    self._commit()
-            self._writer.finish(source, reader.cursor(), reader.tally)
-        except FunesError:  # the memory's own trouble, not the source's
-            raise
-        except OSError as error:
-            self._fail(source, error.strerror or str(error))
-            return
-        except Exception as error:  # a fault of ours with one file must not cost the others
-            self._fail(source, f"{type(error).__name__}: {error}")
-            return
-        counts.read += 1
-        self._report.records.setdefault(source.harness, Tally()).add(reader.tally)
-        if self._progress:
-            self._progress.source_done(str(source.path), max(0, source.size - offset), chunks)
+        for message in messages:
+            if isinstance(message, Begun):
+                current, chunks = work[message.place], 0
+                self._writer.begin(current.source, whole=message.whole)
+            elif isinstance(message, Failed):
+                self._fail(work[message.place], message.reason)
+            elif current is not None and isinstance(message, Read):
+                chunks += self._put(message)
+            elif current is not None and isinstance(message, Ended):
+                self._writer.finish(current.source, message.cursor, message.tally)
+                self._count(current, message, chunks)
+            if self._writer.waiting >= self._threshold:
+                self._commit()
 
-    def _fail(self, source: Source, reason: str) -> None:
-        self._writer.fail(source, reason)
-        self._report.sources[source.harness].failed += 1
-        self._report.failures.append((str(source.path), reason))
+    def _put(self, part: Read) -> int:
+        waiting = 0
+        at = 0
+        for item in part.items:
+            if isinstance(item, SessionInfo):
+                self._writer.put_session(item)
+                continue
+            turn, chunks = item
+            stored = self._writer.put_turn(turn, chunks)
+            waiting += stored
+            if stored and part.vectors is not None:
+                for offset, chunk in enumerate(chunks):
+                    self._vectors[chunk.text] = part.vectors[at + offset]
+            at += len(chunks)
+        return waiting
+
+    def _count(self, work: Work, ended: Ended, chunks: int) -> None:
+        source = work.source
+        self._report.sources[source.harness].read += 1
+        self._report.records.setdefault(source.harness, Tally()).add(ended.tally)
         if self._progress:
-            self._progress.source_done(str(source.path), source.size, 0)
+            before = work.cursor.offset if work.cursor else 0
+            self._progress.source_done(str(source.path), max(0, source.size - before), chunks)
+
+    def _fail(self, work: Work, reason: str) -> None:
+        self._writer.fail(work.source, reason)
+        self._report.sources[work.source.harness].failed += 1
+        self._report.failures.append((str(work.source.path), reason))
+        if self._progress:
+            self._progress.source_done(str(work.source.path), work.source.size, 0)
+
+    def _embed(self, texts: list[str]) -> NDArray[float32]:
+        """Vectors of texts, float32 (n, width): those that came with what was read, the others made here."""
+        import numpy as np
+
+        out = np.empty((len(texts), self._embedder.dim), np.float32)
+        missing = []
+        for place, text in enumerate(texts):
+            vector = self._vectors.get(text)
+            if vector is None:
+                missing.append(place)
+            else:
+                out[place] = vector
+        if missing:
+            out[missing] = self._embedder.embed_passages([texts[place] for place in missing])
+        return out
 
     def _commit(self) -> None:
-        done: Committed = self._writer.commit(self._embed)
+        done = self._writer.commit(self._embed)
+        self._vectors.clear()
         self._threshold = COMMIT_CHUNKS
         report = self._report
         report.chunks_stored += done.stored

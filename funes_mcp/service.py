@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +23,8 @@ from funes_mcp.errors import (
     NotFoundError,
 )
 from funes_mcp.home import FunesHome
-from funes_mcp.indexing import Pass, Work, newest_first
+from funes_mcp.indexing import Pass, newest_first
+from funes_mcp.memory.catalog import FILE, Catalog, SourceState, safe_text, signature_of
 from funes_mcp.models import (
     GetAnswer,
     GetRequest,
@@ -37,11 +39,11 @@ from funes_mcp.models import (
     StatusReport,
     TurnView,
 )
+from funes_mcp.reading import How, Work, read_apart
 from funes_mcp.traces.model import BLOCK_TYPES, Root, Tally
 
 if TYPE_CHECKING:
     from funes_mcp.inference.protocols import Embedder, Reranker
-    from funes_mcp.memory.catalog import SourceState
     from funes_mcp.memory.model import Filter
     from funes_mcp.memory.reader import MemoryReader
     from funes_mcp.traces.adapter import TraceAdapter
@@ -83,13 +85,13 @@ class IndexService:
     def _embedder(self) -> Embedder:
         from funes_mcp.inference.static import StaticEmbedder
 
-        return StaticEmbedder.bundled()
+        return StaticEmbedder()
 
     @cached_property
     def _reranker(self) -> Reranker:
         from funes_mcp.inference.maxsim import MaxSimReranker
 
-        return MaxSimReranker.bundled()
+        return MaxSimReranker()
 
     # -- index ---------------------------------------------------------------------------------------------
 
@@ -133,12 +135,13 @@ class IndexService:
                 progress.started(0, 0)
                 progress.finished(report)
             return report
+        embedder = self._embedder
+        messages = read_apart(changed, How(thinking=request.thinking, embedder=embedder))
         from funes_mcp.memory.model import Embedding
         from funes_mcp.memory.writer import MemoryWriter
 
-        embedder = self._embedder
         with MemoryWriter.open(self._home.memory, Embedding(embedder.name, embedder.dim)) as writer:
-            Pass(writer, embedder.embed_passages, report, thinking=request.thinking, progress=progress).run(changed)
+            Pass(writer, embedder, report, progress).run(changed, messages)
         return report
 
     def _find(self, adapters: Sequence[TraceAdapter], request: IndexRequest) -> tuple[list[Work], dict[str, Tally]]:
@@ -162,18 +165,28 @@ class IndexService:
 
     def _changed(self, found: Sequence[Work], report: IndexReport | None = None) -> list[Work]:
         """The sources that differ from what the memory last read; needs no table."""
-        from funes_mcp.memory.catalog import Catalog
-
-        if not Catalog.exists(self._home.memory):
-            return list(found)
+        known = {state.path: state for state in self._source_states(self._home.memory)}
         changed = []
-        with Catalog.open(self._home.memory) as catalog:
-            for work in found:
-                if not catalog.unchanged(work.source):
-                    changed.append(work)
-                elif report is not None:
-                    report.sources[work.source.harness].unchanged += 1
+        for work in found:
+            state = known.get(safe_text(str(work.source.path)))
+            if state is None:
+                changed.append(work)
+            elif not state.complete or state.signature != signature_of(work.source):
+                changed.append(replace(work, cursor=state.cursor))
+            elif report is not None:
+                report.sources[work.source.harness].unchanged += 1
         return changed
+
+    @staticmethod
+    def _source_states(folder: Path) -> list[SourceState]:
+        """What is known of every source that was ever read; nothing when there is no catalog yet."""
+        if not (folder / FILE).exists():
+            return []
+        catalog = Catalog(folder, writable=False)
+        try:
+            return catalog.sources()
+        finally:
+            catalog.close()
 
     # -- recall and get ------------------------------------------------------------------------------------
 
@@ -190,7 +203,7 @@ class IndexService:
             embedder = self._embedder
         else:
             notes.append(f"this memory's vectors are {reader.embedding.model}'s, which is not here: words alone decide")
-        counts = reader.counts()
+        counts = reader.counts
         if counts.embedded < counts.chunks:
             notes.append(f"{counts.embedded} of {counts.chunks} passages have vectors; words find the rest")
         hits = search(
@@ -279,26 +292,24 @@ class IndexService:
 
     def status(self, memory: str = LOCAL) -> StatusReport:
         """Say how a memory stands."""
-        from funes_mcp.memory.catalog import Catalog
+        from funes_mcp.worker import hook_health
 
         try:
             folder = self._folder(memory)
             reader = self._reader(memory)
         except NoMemoryError:
             return StatusReport(memory, str(self._home.memory), exists=False)
-        counts = reader.counts()
-        states: list[SourceState] = []
+        counts = reader.counts
+        states = self._source_states(folder)
         notes: list[str] = []
         hooks: tuple[tuple[str, str, str], ...] = ()
         pending = 0
-        if Catalog.exists(folder):
-            with Catalog.open(folder) as catalog:
-                states = list(catalog.sources())
         if memory in ("", LOCAL):
             found, _ = self._find(self._adapters, IndexRequest())
             pending = len(self._changed(found))
+            hooks = hook_health(self._home)
         harnesses = tuple(
-            self._harness_status(adapter, states, counts.by_harness.get(adapter.harness, 0))
+            self._harness_status(adapter, states, dict(counts.by_harness).get(adapter.harness, 0))
             for adapter in self._adapters
         )
         return StatusReport(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from numpy import float32, float64, int64, uint64
+    from numpy import float32, int64, uint64
     from numpy.typing import NDArray
 
     Scores = NDArray[float32]
@@ -20,17 +20,15 @@ class Weights:
     """The parameters of the ranking. The defaults are plateaus, not peaks: see docs/retrieval.md.
 
     Attributes:
-        words: Share of the words' score in the first stage; the vectors have the rest.
+        vectors: What the vectors' normalised score weighs against the words', which weighs 1.
         rerank: Share of the reranker's score in the second stage; the first stage has the rest.
-        session: How much a passage gains from the other hits of its session, at most.
-        decay: By how much each further hit of a session counts less than the one before.
+        decay: By how much each further hit of a session counts less than the one before it.
         recency: The most that a passage can gain by being new, as a share of its score.
     """
 
-    words: float = 0.6
-    rerank: float = 0.5
-    session: float = 0.3
-    decay: float = 0.5
+    vectors: float = 0.6
+    rerank: float = 0.55
+    decay: float = 0.3
     recency: float = 0.02
 
 
@@ -62,6 +60,13 @@ def by_greatest(scores: Scores) -> Scores:
     return np.clip(scores / top, 0.0, None).astype(np.float32) if top > 0 else np.zeros_like(scores)
 
 
+def boosted(scores: Scores, fresh: Scores, share: float) -> Scores:
+    """Scores raised by at most `share` for passages that are new, and scaled back to [0, 1]."""
+    import numpy as np
+
+    return (scores * (1.0 + share * fresh) / (1.0 + share)).astype(np.float32)
+
+
 def blend(first: Scores, second: Scores, share: float) -> Scores:
     """`(1 - share) * first + share * second`, element by element."""
     import numpy as np
@@ -69,28 +74,29 @@ def blend(first: Scores, second: Scores, share: float) -> Scores:
     return ((1.0 - share) * first + share * second).astype(np.float32)
 
 
-def session_support(scores: Scores, sessions: NDArray[uint64], decay: float) -> Scores:
-    """For each passage, what the hits of its session add up to: the best once, the next times `decay`, and so on.
+def by_session(scores: Scores, sessions: NDArray[uint64], decay: float) -> Scores:
+    """Scores that order sessions by all their hits, and hits within a session by themselves.
+
+    A session is worth the sum of its hits, best first, each further one times `decay` less; its best hit stands
+    for it and gets that sum. The other hits keep their own score, so that one session does not fill an answer.
 
     Args:
-        scores: float32 (n,), not negative.
+        scores: float32 (n,), in [0, 1].
         sessions: (n,) a number for each session.
+        decay: In [0, 1).
 
     Returns:
-        float32 (n,), scaled so that the greatest is 1.
+        float32 (n,), in [0, 1]: everything is scaled by `1 - decay`, the inverse of the greatest possible sum.
     """
     import numpy as np
 
-    order = np.argsort(-scores, kind="stable")
-    weight: dict[int, float] = {}
-    total: dict[int, float] = {}
-    for i in order.tolist():
-        session = int(sessions[i])
-        share = weight.get(session, 1.0)
-        total[session] = total.get(session, 0.0) + share * float(scores[i])
-        weight[session] = share * decay
-    support = np.array([total[int(s)] for s in sessions], dtype=np.float32)
-    return by_greatest(support)
+    hits: dict[int, list[int]] = {}
+    for i in np.argsort(-scores, kind="stable").tolist():
+        hits.setdefault(int(sessions[i]), []).append(i)
+    out = np.array(scores, dtype=np.float32)
+    for places in hits.values():
+        out[places[0]] = sum(float(scores[place]) * decay**rank for rank, place in enumerate(places))
+    return (out * (1.0 - decay)).astype(np.float32)
 
 
 def recency(ts: NDArray[int64], now: int, half_life: float, undated: int) -> Scores:
@@ -118,5 +124,5 @@ def ordered(scores: Scores, ts: NDArray[int64], keys: Sequence[int]) -> list[int
     """Positions, best first. Ties go to the newer passage, then to the smaller id: the same on every run."""
     import numpy as np
 
-    rounded: NDArray[float64] = np.round(scores.astype(np.float64), 6)
+    rounded = np.round(scores, 6).tolist()
     return sorted(range(len(keys)), key=lambda i: (-rounded[i], -int(ts[i]), keys[i]))

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from funes_mcp.memory.model import Chunk, Filter
-from funes_mcp.memory.reader import UNDATED, MemoryReader
+from funes_mcp.memory.reader import MemoryReader
+from funes_mcp.memory.times import UNDATED
 from funes_mcp.models import Hit, Neighbor
 from funes_mcp.retrieval import rank
 from funes_mcp.retrieval.rank import Weights
@@ -62,19 +63,18 @@ def search(
         return ()
     chunks = reader.rows(keys)
     if len(chunks) != len(keys):  # a writer removed rows in between
-        kept = {chunk.key for chunk in chunks}
-        mask = [key in kept for key in keys]
-        keys, scores = [k for k in keys if k in kept], scores[mask]
+        here = {chunk.key for chunk in chunks}
+        scores = scores[[key in here for key in keys]]
+        keys = [chunk.key for chunk in chunks]
         if not keys:
             return ()
     if reranker is not None and len(keys) > 1:
-        second = rank.unit_range(reranker.scores(question.text, [chunk.text for chunk in chunks]))
-        scores = rank.blend(scores, second, weights.rerank)
+        texts = [chunk.text for chunk in chunks]
+        scores = rank.blend(scores, reranker.scores(question.text, texts), weights.rerank)
     meta = reader.meta(keys)
-    support = rank.session_support(scores, meta.session, weights.decay)
-    scores = (scores + weights.session * support) / (1.0 + weights.session)
+    scores = rank.by_session(scores, meta.session, weights.decay)
     fresh = rank.recency(meta.ts, question.now, question.half_life, UNDATED)
-    scores = scores * (1.0 + weights.recency * fresh) / (1.0 + weights.recency)
+    scores = rank.boosted(scores, fresh, weights.recency)
     best = _fold([chunks[i] for i in rank.ordered(scores, meta.ts, keys)], question.k)
     by_key = {key: float(score) for key, score in zip(keys, scores.tolist(), strict=True)}
     return tuple(
@@ -82,7 +82,7 @@ def search(
             chunk=chunk,
             score=min(1.0, max(0.0, by_key[chunk.key])),
             neighbors=_neighbors(reader, chunk, question.neighbors),
-            also_in=reader.also_in(chunk.key),
+            also_in=reader.also_in(chunk),
             folded=folded,
         )
         for chunk, folded in best
@@ -106,7 +106,8 @@ def _candidates(
         keys = list(words) + [s.key for s in near if s.key not in words]
         lexical = rank.by_greatest(np.array([words.get(key, 0.0) for key in keys], np.float32))
         cosine = reader.vectors(keys) @ vector if keys else np.zeros(0, np.float32)
-        scores = rank.blend(rank.unit_range(cosine), lexical, weights.words)
+        share = weights.vectors / (1.0 + weights.vectors)
+        scores = rank.blend(lexical, rank.unit_range(cosine), share)
     meta = reader.meta(keys)
     top = rank.ordered(scores, meta.ts, keys)[:depth]
     return [keys[i] for i in top], scores[top]
@@ -129,7 +130,7 @@ def _neighbors(reader: MemoryReader, chunk: Chunk, count: int) -> tuple[Neighbor
     """The turns beside a hit, in short, in the order of the conversation."""
     if count <= 0:
         return ()
-    before, after = reader.beside(chunk.key, count)
+    before, after = reader.beside(chunk, count)
     return tuple(
         Neighbor(n.role, n.block_type, n.seq, " ".join(n.text.split())[:NEIGHBOR_CHARS]) for n in (*before, *after)
     )
