@@ -176,10 +176,9 @@ class RolloutParser:
             state.named = True
             state.began = to_unix_ms(ts)
             state.facts = self._facts_of(payload, ts)
-            # A fork copies its parent's records, unless it points to them. Its own begin with its first turn.
-            state.copying = _text(payload.get("forked_from_id")) != "" and not payload.get("history_base")
             return self._skip("session_meta", "the session's facts")
         if named and named != state.facts.session_id and state.seq == 0 and state.extra == 0:
+            # The facts of the parent, whose records follow. Newer forks point to them and copy nothing.
             state.copying = True
             if state.facts.parent_session_id is None:
                 state.facts.parent_session_id = named
@@ -272,17 +271,18 @@ class RolloutParser:
         at once, with the time of the fork on each record.
         """
         state = self._state
-        turn = _uuid_ms(_text(payload.get("turn_id")))
-        thread = _uuid_ms(state.facts.session_id)
+        now = to_unix_ms(ts)
+        later = None if now is None or state.began is None else now - state.began
+        named = _text(payload.get("turn_id"))
+        turn, thread = _uuid_ms(named), _uuid_ms(state.facts.session_id)
         begins = kind == "turn_context" or payload.get("type") in ("task_started", "turn_started")
         if begins and turn is not None and thread is not None:
             state.copy_ids = True
             state.copying = turn < thread
-        now = to_unix_ms(ts)
-        if now is not None and state.began is not None:
-            limit = _COPY_MAX_MS if state.copy_ids else _COPY_MS
-            if now > state.began + limit:
-                state.copying = False
+        elif begins and named and later is not None:
+            state.copying = later <= 0
+        if later is not None and later > (_COPY_MAX_MS if state.copy_ids else _COPY_MS):
+            state.copying = False
         return state.copying
 
     def _copied(self, kind: str, payload: dict[str, Any]) -> list[Event]:
@@ -547,10 +547,9 @@ class RolloutParser:
 
     def _told_as_event(self, keys: list[str]) -> bool:
         """Whether an item repeats a message that was given when only events were known of the session."""
-        found = [key for key in keys if f"event:{key}" in self._state.recent]
-        for key in found:
-            self._state.recent.remove(f"event:{key}")
-        return bool(found)
+        answered = {f"event:{key}" for key in keys}.intersection(self._state.recent)
+        self._state.recent = [key for key in self._state.recent if key not in answered]
+        return bool(answered)
 
     def _remember(self, keys: list[str]) -> None:
         prefix = "" if self._state.any_item else "event:"
