@@ -77,7 +77,9 @@ def reasons(data: bytes, **limits: int) -> list[str]:
         (b'{"a":1} {"a":2}garbage\n{"a":3}\n', [1, 2, 3], [jsonl.TORN]),
         (b'{"a":1}\n{"text":"half\n{"a":2}\n', [1, 2], [jsonl.TORN]),
         (b'{"a":1,"text":"broken by\na newline"}\n{"a":2}\n', [2], [jsonl.TORN, jsonl.TORN]),
-        (b'{"a":1,"t":"ha{"type":"x","uuid":"u","a":2}\n', [2], [jsonl.TORN]),
+        (b'{"type":"x","t":"ha{"type":"x","timestamp":1,"id":"u","a":2}\n', [2], [jsonl.TORN]),
+        (b'{"id":"u","t":"to"rn","in":{"type":"x","timestamp":1,"id":"u"}\n{"a":2}\n', [2], [jsonl.TORN]),
+        (b'{"type":"u","t":"to"rn","in":{"type":"x","timestamp":1}\n{"a":2}\n', [2], [jsonl.TORN]),
         (b'42\n"text"\n[1]\nnull\n{"a":1}\n', [1], [jsonl.NO_OBJECT] * 4),
         (b"\x89PNG\r\n\x1a\n\x00\xff\xfe binary", [], [jsonl.TORN, jsonl.TORN]),
         (b'{"a":1,"s":"}{\\"}"}\n', [1], []),
@@ -281,7 +283,8 @@ def test_a_long_string_is_cut_between_characters(data: bytes, keep: int, chunk: 
 
 _PIECES = st.sampled_from(
     [
-        b'{"type":"x","uuid":"u","n":1}',
+        b'{"type":"x","timestamp":1,"id":"u","n":1}',
+        b'{"type":"x","tor',
         b'{"a":"\\"}{","b":{"c":[1,{}]}}',
         b'{"a":"' + b"long words " * 12 + b'"}',
         b'{"a":"' + "漢字é\\ud83d".encode() * 8 + b'"}',

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from funes_mcp.traces.model import BlockType
@@ -11,7 +11,7 @@ from funes_mcp.traces.text import clean, compact_json, elide
 #: Blocks that the Rust funes does not count get positions from here on, so that they never take one of its.
 EXTRA: Final = 1_000
 
-_USES: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
+_OTHER_USES: Final = frozenset({"server_tool_use", "mcp_tool_use"})
 _NOT_TEXT: Final[dict[str, str]] = {
     "image": "image",
     "document": "document",
@@ -67,44 +67,44 @@ def read_content(content: Any) -> Content:
         if not isinstance(item, dict):
             omitted.append(("text", "not a block"))
             continue
-        block = _read_block(item, omitted)
+        block = _read_block(item, counted, EXTRA + extra, omitted)
         if block is None:
             continue
-        if block.idx == EXTRA:
-            blocks.append(replace(block, idx=EXTRA + extra))
-            extra += 1
-        else:
-            blocks.append(replace(block, idx=counted))
+        blocks.append(block)
+        if block.idx == counted:
             counted += 1
+        else:
+            extra += 1
     return Content(tuple(blocks), tuple(omitted), counted > 0)
 
 
-def _read_block(item: dict[str, Any], omitted: list[tuple[str, str]]) -> RawBlock | None:
+def _read_block(item: dict[str, Any], idx: int, extra: int, omitted: list[tuple[str, str]]) -> RawBlock | None:
+    """A block with the position `idx` if the Rust funes counts it, else `extra`; None when it has no words."""
     kind = item.get("type")
-    kind = kind if isinstance(kind, str) else "untyped"
     if kind == "text":
-        return _worded("text", item.get("text"), omitted, "no words")
-    if kind == "thinking":
-        return _worded("thinking", item.get("thinking"), omitted, "hidden by the provider")
-    if kind in _USES:
-        name = _string(item.get("name"))
-        idx = 0 if kind == "tool_use" else EXTRA
-        return RawBlock("tool_use", compact_json(item.get("input", {})), idx, name, _string(item.get("id")))
-    if kind == "tool_result" or kind.endswith("_tool_result"):
-        text = result_text(item.get("content"), omitted)
-        if not text.strip():
-            omitted.append((kind, "no words"))
-            return None
-        idx = 0 if kind == "tool_result" else EXTRA
-        return RawBlock("tool_result", text, idx, None, _string(item.get("tool_use_id")))
-    omitted.append((kind, _NOT_TEXT.get(kind, "unknown block type")))
-    return None
-
-
-def _worded(kind: BlockType, text: Any, omitted: list[tuple[str, str]], reason: str) -> RawBlock | None:
-    if isinstance(text, str) and text.strip():
-        return RawBlock(kind, text, 0)
-    omitted.append((kind, reason))
+        text = item.get("text")
+        if isinstance(text, str) and text.strip():
+            return RawBlock("text", text, idx)
+        omitted.append(("text", "no words"))
+    elif kind == "thinking":
+        text = item.get("thinking")
+        if isinstance(text, str) and text.strip():
+            return RawBlock("thinking", text, idx)
+        omitted.append(("thinking", "hidden by the provider"))
+    elif kind == "tool_use" or kind in _OTHER_USES:
+        at = idx if kind == "tool_use" else extra
+        arguments = compact_json(item.get("input", {}))
+        return RawBlock("tool_use", arguments, at, _string(item.get("name")), _string(item.get("id")))
+    elif kind == "tool_result" or (isinstance(kind, str) and kind.endswith("_tool_result")):
+        content = item.get("content")
+        text = result_text(content, omitted)
+        if text.strip():
+            at = idx if kind == "tool_result" and not isinstance(content, dict) else extra
+            return RawBlock("tool_result", text, at, None, _string(item.get("tool_use_id")))
+        omitted.append((kind, "no words"))
+    else:
+        kind = kind if isinstance(kind, str) else "untyped"
+        omitted.append((kind, _NOT_TEXT.get(kind, "unknown block type")))
     return None
 
 
@@ -113,6 +113,8 @@ def result_text(content: Any, omitted: list[tuple[str, str]]) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, dict):
+        if "type" not in content:
+            return structured_result(content)
         content = [content]
     if not isinstance(content, list):
         return ""
@@ -133,6 +135,8 @@ def result_text(content: Any, omitted: list[tuple[str, str]]) -> str:
 
 #: Where the structured result of a tool keeps its words, most telling first.
 _RESULT_KEYS: Final = ("content", "result", "output", "text", "message", "summary", "error")
+#: Wrappings in which models of another make leave it.
+_NESTING: Final = ("responseParts", "functionResponse", "response")
 
 
 def structured_result(value: Any) -> str:
@@ -149,6 +153,9 @@ def structured_result(value: Any) -> str:
     file = value.get("file")
     if isinstance(file, dict) and isinstance(file.get("content"), str):
         return str(file["content"])
+    for key in _NESTING:
+        if isinstance(value.get(key), dict):
+            return structured_result(value[key])
     for key in _RESULT_KEYS:
         text = result_text(value.get(key), [])
         if text.strip():

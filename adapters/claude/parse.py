@@ -161,6 +161,7 @@ class ClaudeParser:
         self._origin, self._tally, self._side_file = origin, tally, side_file
         self._state = _State.from_json(state) if state else _State()
         self._told: SessionInfo | None = None
+        self._changed = True
         if not state:
             info: dict[str, Any] = {"session_id": origin.session_id, "harness": HARNESS}
             if origin.is_agent:
@@ -171,8 +172,7 @@ class ClaudeParser:
         return self._state.to_json()
 
     def end(self) -> Iterable[Event]:
-        info = self._info()
-        return (info,) if self._state.given and info != self._told else ()
+        return self._news() if self._state.given else ()
 
     def feed(self, record: dict[str, Any], trimmed: bool) -> Iterable[Event]:
         kind = record.get("type")
@@ -204,34 +204,38 @@ class ClaudeParser:
 
     def _learn(self, record: dict[str, Any]) -> None:
         info = self._state.info
-        cwd = record.get("cwd")
-        if isinstance(cwd, str) and cwd.strip() and not info.get("cwd"):
-            info["cwd"] = clean(cwd)
-            if cwd.rstrip("/\\").endswith(_OBSERVER_FOLDERS):
-                self._state.machine = "another memory tool's session"
+        if "cwd" not in info:
+            cwd = record.get("cwd")
+            if isinstance(cwd, str) and cwd.strip():
+                self._know("cwd", cwd)
+                if cwd.rstrip("/\\").endswith(_OBSERVER_FOLDERS):
+                    self._state.machine = "another memory tool's session"
         branch = record.get("gitBranch")
-        if isinstance(branch, str) and branch.strip() and branch != "HEAD":
-            info["branch"] = clean(branch)
-        if not info.get("started"):
+        if branch != info.get("branch") and isinstance(branch, str) and branch.strip() and branch != "HEAD":
+            self._know("branch", branch)
+        if "started" not in info:
             started = _time_of(record)
             if started:
-                info["started"] = started
-        own = self._origin.session_id
-        recorded = record.get("sessionId")
+                self._know("started", started)
+        if info.get("parent_session_id"):
+            if self._origin.is_agent and not info.get("agent_name"):
+                name = record.get("attributionAgent")
+                if isinstance(name, str) and name:
+                    self._know("agent_name", name)
+            return
+        own, recorded = self._origin.session_id, record.get("sessionId")
         if self._origin.is_agent:
-            if isinstance(recorded, str) and recorded and recorded != own and not info.get("parent_session_id"):
-                info["parent_session_id"] = clean(recorded)
-            name = record.get("attributionAgent")
-            if isinstance(name, str) and name and not info.get("agent_name"):
-                info["agent_name"] = clean(name)
+            if isinstance(recorded, str) and recorded and recorded != own:
+                self._know("parent_session_id", recorded)
             return
         fork = record.get("forkedFrom")
         parent = fork.get("sessionId") if isinstance(fork, dict) else None
-        if not (isinstance(parent, str) and parent) and isinstance(recorded, str):
+        if not (isinstance(parent, str) and parent) and isinstance(recorded, str) and recorded != own:
             # A resumed session of old versions begins with lines that still bear the first one's id.
             parent = recorded if _UUID.fullmatch(recorded) and _UUID.fullmatch(own) else None
-        if isinstance(parent, str) and parent and parent != own and not info.get("parent_session_id"):
-            info |= {"parent_session_id": clean(parent), "relation": "fork"}
+        if isinstance(parent, str) and parent and parent != own:
+            self._know("parent_session_id", parent)
+            self._know("relation", "fork")
 
     def _title(self, kind: str, record: dict[str, Any]) -> None:
         key = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}[kind]
@@ -251,18 +255,24 @@ class ClaudeParser:
         rank = _TITLE_RANK[kind]
         if rank >= self._state.title_rank:
             self._state.title_rank = rank
-            self._state.info["title"] = clean(title.strip())[:500]
+            self._know("title", title.strip()[:500])
 
-    def _info(self) -> SessionInfo:
-        return SessionInfo(**self._state.info)
+    def _know(self, key: str, value: str) -> None:
+        if self._state.info.get(key) != value:
+            self._state.info[key] = clean(value)
+            self._changed = True
 
-    def _tell(self) -> Iterator[Event]:
-        """What is known of the session, when it is new. Called before every turn."""
+    def _news(self) -> tuple[Event, ...]:
+        """What is known of the session, if something is new since it was last said. Said before every turn."""
         self._state.given = True
-        info = self._info()
-        if info != self._told:
-            self._told = info
-            yield info
+        if not self._changed:
+            return ()
+        self._changed = False
+        info = SessionInfo(**self._state.info)
+        if info == self._told:
+            return ()
+        self._told = info
+        return (info,)
 
     # Messages
 
@@ -417,7 +427,7 @@ class ClaudeParser:
             title = state.summaries.pop(uuid, None)
             if title:
                 self._set_title("summary", title)
-        digest = _digest(kind, ts or "", *(f"{b.type}\0{b.idx}\0{b.tool_id}\0{b.text}" for b in content.blocks))
+        identity, digest = _identity(kind, uuid, message_id, ts, content)
         turn = Turn(
             session_id=self._origin.session_id,
             turn_uuid=uuid or f"line-{digest[:16]}",
@@ -426,7 +436,7 @@ class ClaudeParser:
             ts=ts,
             role=role,
             blocks=blocks,
-            identity=_identity(uuid, message_id, digest, content),
+            identity=identity,
             message_id=message_id,
             flags=flags,
         )
@@ -434,7 +444,7 @@ class ClaudeParser:
             self._skip_copy(kind)
             return
         self._tally.kept[kind] += 1
-        yield from self._tell()
+        yield from self._news()
         yield turn
         yield from self._flush_removed()
 
@@ -571,7 +581,7 @@ class ClaudeParser:
         key = _key(text)
         self._state.sent = [*self._state.sent, key][-_QUEUE:]
         digest = _digest("queued", ts or "", text)
-        yield from self._tell()
+        yield from self._news()
         yield Turn(
             session_id=self._origin.session_id,
             turn_uuid=uuid or f"queued-{digest[:16]}",
@@ -616,21 +626,27 @@ class ClaudeParser:
         return False
 
 
-def _identity(uuid: str | None, message_id: str | None, digest: str, content: Content) -> str:
-    """The same for every copy of a message, wherever and under whatever uuid it stands.
+def _identity(kind: str, uuid: str | None, message_id: str | None, ts: str | None, content: Content) -> tuple[str, str]:
+    """The same for every copy of a message, wherever and under whatever uuid it stands; and a digest of the
+    message where it has no real uuid, else "".
 
     A reply is known by the API's id of it together with what it says: side questions repeat replies under
     new uuids. Without an API id, and for short replies, the line's uuid counts; where that is no real uuid,
     what was said and when counts too.
     """
+    real = uuid is not None and _UUID.fullmatch(uuid) is not None
+    digest = ""
+    if not real:
+        said = (f"{b.type}\0{b.idx}\0{b.tool_id}\0{b.text}" for b in content.blocks)
+        digest = _digest(kind, ts or "", *said)
     if message_id and _API_ID.fullmatch(message_id):
         telling = any(b.tool_id and _API_ID.fullmatch(b.tool_id) for b in content.blocks)
         if telling or sum(len(b.text) for b in content.blocks) >= _TELLING:
-            said = _digest(*(f"{b.type}\0{b.tool_id}\0{b.text}" for b in content.blocks))
-            return f"{message_id}:{said}"
-    if uuid and _UUID.fullmatch(uuid):
-        return uuid.lower()
-    return f"{uuid or ''}:{digest}"
+            words = _digest(*(f"{b.type}\0{b.tool_id}\0{b.text}" for b in content.blocks))
+            return f"{message_id}:{words}", digest
+    if uuid and real:
+        return uuid.lower(), digest
+    return f"{uuid or ''}:{digest}", digest
 
 
 def _is_summary(kind: str, record: dict[str, Any], content: Content) -> bool:

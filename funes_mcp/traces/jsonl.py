@@ -164,28 +164,35 @@ def object_end(data: bytes) -> int:
                 return at
 
 
-#: Keys that the records of a transcript begin with; a torn line is searched for them (`_salvage`).
-_RECORD_START: Final = re.compile(
-    rb'\{"(?:type|parentUuid|timestamp|sessionId|uuid|isSidechain|ordinal|record_type|id|display)":'
-)
+_FIRST_KEY: Final = re.compile(rb'\{"[A-Za-z_]{1,40}":')
 _SALVAGE_TRIES: Final = 16
 
 
 def _salvage(data: bytes) -> int:
     """Where a whole record begins behind a torn one on the same line, up to the line's end; -1 if nowhere.
 
-    A killed writer leaves half a record without a newline, and the next one appends to it.
+    A killed writer leaves half a record without a newline, and the next one appends to it. An object inside
+    the torn record must not be taken for one: a record begins with the key that the torn one begins with,
+    has a time, and says whose it is.
     """
-    for tries, match in enumerate(_RECORD_START.finditer(data, 1)):
-        if tries == _SALVAGE_TRIES:
+    first = _FIRST_KEY.match(data)
+    if first is None:
+        return -1
+    at = 0
+    for _ in range(_SALVAGE_TRIES):
+        at = data.find(first[0], at + 1)
+        if at < 0:
             break
         try:
-            value = loads(data[match.start() :])
+            value = loads(data[at:])
         except ValueError:
             continue
-        if isinstance(value, dict) and "type" in value and ("timestamp" in value or "uuid" in value):
-            return match.start()
+        if isinstance(value, dict) and "timestamp" in value and not value.keys().isdisjoint(_OWNERS):
+            return at
     return -1
+
+
+_OWNERS: Final = frozenset({"sessionId", "payload", "id"})
 
 
 class _Slimmer:

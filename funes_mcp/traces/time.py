@@ -12,6 +12,10 @@ _ISO: Final = re.compile(
     r"(?:[Tt ](\d\d):?(\d\d)(?::?(\d\d)(?:[.,](\d{1,12}))?)?)?"
     r"\s*(?:([Zz])|([+-])(\d\d):?(\d\d)?)?"
 )
+#: The result's own form, which most agents write. Days that not every month has take the long way.
+_EXACT: Final = re.compile(
+    r"2[01]\d\d-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3}Z"
+)
 _NUMBER: Final = re.compile(r"[+-]?\d{1,20}(?:\.\d{1,12})?")
 
 #: Zero times of other languages (year 1, 1970) are no times, and no agent wrote before the first bound.
@@ -32,6 +36,8 @@ def to_rfc3339(value: Any) -> str | None:
     2200 on are taken for nonsense. Fractions are cut, not rounded.
     """
     if isinstance(value, str):
+        if _EXACT.fullmatch(value):
+            return value
         text = value.strip()
         moment = _from_iso(text)
         if moment is None and _NUMBER.fullmatch(text):
