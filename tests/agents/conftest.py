@@ -1,0 +1,26 @@
+"""Worlds for the tests with real agents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from mock_llm import Model
+
+from agents.drivers import WORLDS, World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[Callable[..., World]]:
+    """Makes a world for an agent, by name."""
+    models: list[Model] = []
+
+    def make(name: str, package: str = "") -> World:
+        model = Model().__enter__()
+        models.append(model)
+        return WORLDS[name](tmp_path, model, name, package)
+
+    yield make
+    for model in models:
+        model.__exit__()
