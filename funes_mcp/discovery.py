@@ -16,19 +16,23 @@ ENTRY_POINTS = "funes.adapters"
 HEAD_BYTES = 64 * 1024
 
 
-def load_adapters() -> list[TraceAdapter]:
-    """The adapters that are installed, by name. One that cannot be imported raises `FunesError`."""
+def load_adapters() -> tuple[list[TraceAdapter], list[str]]:
+    """The adapters that are installed, by name, and a sentence about each that cannot be loaded.
+
+    Raises `FunesError` when there is none at all.
+    """
     from importlib.metadata import entry_points
 
     found: dict[str, TraceAdapter] = {}
+    broken = []
     for point in entry_points(group=ENTRY_POINTS):
         try:
             found[point.name] = point.load()
-        except Exception as error:
-            raise FunesError(f"The adapter {point.name} ({point.value}) cannot be loaded: {error}") from error
+        except Exception as error:  # somebody else's adapter must not cost ours
+            broken.append(f"The adapter {point.name} ({point.value}) cannot be loaded: {error}")
     if not found:
         raise FunesError("No adapters are installed.", "Install funes-mcp again: `pip install .`")
-    return [found[name] for name in sorted(found)]
+    return [found[name] for name in sorted(found)], broken
 
 
 def select(adapters: Sequence[TraceAdapter], harness: str | None) -> list[TraceAdapter]:

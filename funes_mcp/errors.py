@@ -26,8 +26,10 @@ class NoMemoryError(FunesError):
     """There is no index yet."""
 
     def __init__(self, label: str = "local") -> None:
-        where = "" if label == "local" else f" at {label}"
-        super().__init__(f"There is no memory{where} yet.", "Run `funes index` to build one.")
+        if label == "local":
+            super().__init__("There is no memory yet.", "Run `funes index` to build one.")
+        else:
+            super().__init__(f"There is no memory called {label!r}.", "Name a folder that holds one, or `local`.")
 
 
 class MemoryBusyError(FunesError):

@@ -75,7 +75,10 @@ class Pass:
             elif isinstance(message, Failed):
                 self._fail(work[message.place], message.reason)
             elif current is not None and isinstance(message, Read):
-                chunks += self._put(message)
+                stored = self._put(message)
+                chunks += stored
+                if self._progress:
+                    self._progress.read(stored)
             elif current is not None and isinstance(message, Ended):
                 self._writer.finish(current.source, message.cursor, message.tally)
                 self._count(current, message, chunks)

@@ -172,6 +172,10 @@ class Progress(Protocol):
 
     def started(self, sources: int, total_bytes: int) -> None: ...
 
+    def read(self, chunks: int) -> None:
+        """A part of a source was read; this is where a pass may be stopped."""
+        ...
+
     def source_done(self, path: str, bytes_read: int, chunks: int) -> None: ...
 
     def committed(self, chunks: int) -> None: ...
@@ -239,4 +243,8 @@ class Service(Protocol):
 
     def sessions(self, prefix: str = "") -> Sequence[str]:
         """Ids of the sessions that start so."""
+        ...
+
+    def warm(self, memory: str = "local") -> None:
+        """Load what a recall needs, so that the first one is as fast as the next. Never raises."""
         ...

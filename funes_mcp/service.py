@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
@@ -78,8 +79,12 @@ class IndexService:
         self._readers: dict[str, MemoryReader] = {}
 
     @cached_property
-    def _adapters(self) -> list[TraceAdapter]:
+    def _loaded(self) -> tuple[list[TraceAdapter], list[str]]:
         return discovery.load_adapters()
+
+    @property
+    def _adapters(self) -> list[TraceAdapter]:
+        return self._loaded[0]
 
     @cached_property
     def _embedder(self) -> Embedder:
@@ -100,6 +105,8 @@ class IndexService:
         from funes_mcp.memory.lock import run_locked
 
         adapters = discovery.select(self._adapters, request.harness)
+        if request.path is not None and not request.path.exists():
+            raise BadRequestError(f"There is nothing at {request.path}.")
         self._home.ensure()
 
         def once() -> IndexReport:
@@ -236,6 +243,11 @@ class IndexService:
         """Ids of the sessions that start so."""
         return self._reader(LOCAL).sessions(prefix)
 
+    def warm(self, memory: str = LOCAL) -> None:
+        """Load what a recall needs. Never raises: the recall itself will say what is wrong."""
+        with suppress(Exception):
+            self.recall(RecallRequest("warm up", k=1, memory=memory))
+
     def _reader(self, label: str) -> MemoryReader:
         """A reader that sees what is committed now. Raises `NoMemoryError` before anything heavy is loaded."""
         from funes_mcp.memory.reader import MemoryReader
@@ -298,10 +310,12 @@ class IndexService:
             folder = self._folder(memory)
             reader = self._reader(memory)
         except NoMemoryError:
-            return StatusReport(memory, str(self._home.memory), exists=False)
+            nothing = tuple(self._harness_status(adapter, (), 0) for adapter in self._adapters)
+            where = str(self._home.memory) if memory in ("", LOCAL) else memory
+            return StatusReport(memory or LOCAL, where, exists=False, harnesses=nothing, notes=tuple(self._loaded[1]))
         counts = reader.counts
         states = self._source_states(folder)
-        notes: list[str] = []
+        notes = list(self._loaded[1])
         hooks: tuple[tuple[str, str, str], ...] = ()
         pending = 0
         if memory in ("", LOCAL):

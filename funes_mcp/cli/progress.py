@@ -49,7 +49,7 @@ def shown() -> Iterator[Progress]:
 
 @contextmanager
 def stoppable(progress: Progress) -> Iterator[Progress]:
-    """The same progress, which raises `KeyboardInterrupt` after Ctrl-C between two files or behind a commit.
+    """The same progress, which raises `KeyboardInterrupt` after Ctrl-C where nothing is half-written.
 
     A second Ctrl-C raises at once, and so does the first before the pass has started.
     """
@@ -72,7 +72,7 @@ class _Stoppable:
             raise KeyboardInterrupt
         self._asked = True
         # Not through `sys.stderr`: it may be in the middle of a write.
-        os.write(2, b"\nStopping behind this file. Ctrl-C again stops at once.\n")
+        os.write(2, b"\nStopping; what was read is kept. Ctrl-C again stops at once.\n")
 
     def _stop_here(self) -> None:
         if self._asked:
@@ -82,6 +82,10 @@ class _Stoppable:
     def started(self, sources: int, total_bytes: int) -> None:
         self._progress.started(sources, total_bytes)
         self._under_way = True
+
+    def read(self, chunks: int) -> None:
+        self._progress.read(chunks)
+        self._stop_here()
 
     def source_done(self, path: str, bytes_read: int, chunks: int) -> None:
         self._progress.source_done(path, bytes_read, chunks)
@@ -123,12 +127,13 @@ class Drawn(_Counted):
         self.begin(sources)
         self._bar.reset(self._task, total=max(1, total_bytes), description="Indexing", files=f"0/{sources:,}", rate="0")
 
+    def read(self, chunks: int) -> None:
+        self.chunks += chunks
+        self._bar.update(self._task, rate=f"{self.rate():,.0f}")
+
     def source_done(self, path: str, bytes_read: int, chunks: int) -> None:
         self.done += 1
-        self.chunks += chunks
-        self._bar.update(
-            self._task, advance=bytes_read, files=f"{self.done:,}/{self.sources:,}", rate=f"{self.rate():,.0f}"
-        )
+        self._bar.update(self._task, advance=bytes_read, files=f"{self.done:,}/{self.sources:,}")
 
     def committed(self, chunks: int) -> None:
         self._bar.refresh()
@@ -153,10 +158,16 @@ class Lines(_Counted):
         if sources:
             self._write(f"indexing {sources:,} files, {total_bytes / 1e6:,.1f} MB")
 
+    def read(self, chunks: int) -> None:
+        self.chunks += chunks
+        self._tell()
+
     def source_done(self, path: str, bytes_read: int, chunks: int) -> None:
         self.done += 1
-        self.chunks += chunks
         self._bytes += bytes_read
+        self._tell()
+
+    def _tell(self) -> None:
         if self._clock() >= self._next:
             self._next = self._clock() + LINE_INTERVAL
             spent = self._clock() - self._begun
