@@ -64,7 +64,11 @@ class Row:
 
 def content_key(row: Row) -> str:
     """Digest of all that a message says, without its time: what copies with a new time are compared by."""
-    return digest(row.role, row.content or "", row.tool_calls or "", row.tool_call_id or "")
+    return digest(*_content(row))
+
+
+def _content(row: Row) -> tuple[str, str, str, str]:
+    return row.role, row.content or "", row.tool_calls or "", row.tool_call_id or ""
 
 
 def identity_of(session_id: str, row: Row) -> str:
@@ -74,7 +78,7 @@ def identity_of(session_id: str, row: Row) -> str:
     """
     if row.timestamp is None:
         return digest("hermes", session_id, str(row.key), content_key(row))
-    return digest("hermes", repr(row.timestamp), content_key(row))
+    return digest("hermes", repr(row.timestamp), *_content(row))
 
 
 class SessionParser:
