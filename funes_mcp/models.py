@@ -245,6 +245,10 @@ class Service(Protocol):
         """Ids of the sessions that start so."""
         ...
 
+    def behind(self, seconds: float) -> Sequence[str]:
+        """Names of the agents in use whose transcripts changed so long ago and still wait to be read."""
+        ...
+
     def warm(self, memory: str = "local") -> None:
         """Load what a recall needs, so that the first one is as fast as the next. Never raises."""
         ...

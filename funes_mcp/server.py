@@ -31,7 +31,9 @@ from mcp.shared.message import SessionMessage
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, KNOWN_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from funes_mcp import __version__, render
+from funes_mcp.catchup import CatchUp
 from funes_mcp.errors import BadRequestError, FunesError
+from funes_mcp.home import FunesHome
 from funes_mcp.models import GetRequest, RecallRequest, Service
 from funes_mcp.traces.model import BLOCK_TYPES
 
@@ -294,8 +296,12 @@ class Worker:
     """Runs blocking calls one at a time in a thread that does not keep the process alive."""
 
     def __init__(self) -> None:
-        self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]]] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any] | None]] = queue.SimpleQueue()
         threading.Thread(target=self._work, name="funes-worker", daemon=True).start()
+
+    def begin(self, job: Callable[[], None]) -> None:
+        """Have something done before all that comes, without waiting for it."""
+        self._jobs.put((job, None))
 
     async def run(self, job: Callable[[], _T]) -> _T:
         """What `job` returns or raises. A cancelled job that has not begun never begins."""
@@ -306,13 +312,15 @@ class Worker:
     def _work(self) -> None:
         while True:
             job, future = self._jobs.get()
-            if future.cancelled():
+            if future is not None and future.cancelled():
                 continue
             result, error = None, None
             try:
                 result = job()
             except BaseException as raised:
                 error = raised
+            if future is None:
+                continue
             try:
                 future.get_loop().call_soon_threadsafe(_settle, future, result, error)
             except RuntimeError:
@@ -374,12 +382,21 @@ async def serve(
         replay: What the bootstrap has answered already.
     """
     worker = Worker()
-    opened: list[Service] = []
+    opened: list[tuple[Service, CatchUp]] = []
+
+    def service() -> tuple[Service, CatchUp]:
+        if not opened:
+            one = open_service()
+            opened.append((one, CatchUp(FunesHome.from_environ(os.environ), one)))
+        return opened[0]
 
     def do(name: str, given: Mapping[str, Any]) -> str:
-        if not opened:
-            opened.append(open_service())
-        return answer(opened[0], name, given, memory)
+        one, catch_up = service()
+        if name == "recall":
+            catch_up.run()
+        return answer(one, name, given, memory)
+
+    worker.begin(lambda: service()[0].warm(memory))
 
     async def call(name: str, given: Mapping[str, Any]) -> str:
         return await worker.run(lambda: do(name, given))

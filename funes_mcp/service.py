@@ -184,6 +184,25 @@ class IndexService:
                 report.sources[work.source.harness].unchanged += 1
         return changed
 
+    def behind(self, seconds: float) -> Sequence[str]:
+        """Names of the agents in use whose transcripts changed so long ago and still wait to be read.
+
+        An agent is in use when something under one of its own folders was read before: a memory that was made
+        from a named path stays what it is.
+        """
+        read = {(state.harness, state.root) for state in self._source_states(self._home.memory)}
+        used = [
+            adapter
+            for adapter in self._adapters
+            if any((adapter.harness, str(r.path)) in read for r in adapter.roots(self._environ, self._user_home))
+        ]
+        if not used:
+            return []
+        found, _ = self._find(used, IndexRequest())
+        latest = time.time_ns() - int(seconds * 1e9)
+        late = {w.adapter.name for w in self._changed(found) if w.source.mtime_ns <= latest}
+        return sorted(late)
+
     @staticmethod
     def _source_states(folder: Path) -> list[SourceState]:
         """What is known of every source that was ever read; nothing when there is no catalog yet."""

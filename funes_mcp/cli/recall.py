@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -9,8 +10,10 @@ from collections.abc import Callable
 import click
 
 from funes_mcp import render
+from funes_mcp.catchup import CatchUp
 from funes_mcp.cli import terminal
 from funes_mcp.errors import BadRequestError
+from funes_mcp.home import FunesHome
 from funes_mcp.models import RecallRequest, Service
 from funes_mcp.traces.model import BLOCK_TYPES
 
@@ -105,7 +108,9 @@ def command(
         text = sys.stdin.buffer.read().decode("utf-8", "replace")
     if not text.strip():
         raise BadRequestError("The question is empty.", 'Ask something: funes recall "why did we ..."')
-    answer = open_service().recall(
+    service = open_service()
+    CatchUp(FunesHome.from_environ(os.environ), service).run()
+    answer = service.recall(
         RecallRequest(
             query=text.strip(),
             k=k,
