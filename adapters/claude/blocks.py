@@ -81,6 +81,8 @@ def read_content(content: Any) -> Content:
 def _read_block(item: dict[str, Any], idx: int, extra: int, omitted: list[tuple[str, str]]) -> RawBlock | None:
     """A block with the position `idx` if the Rust funes counts it, else `extra`; None when it has no words."""
     kind = item.get("type")
+    if not isinstance(kind, str):
+        kind = "untyped"
     if kind == "text":
         text = item.get("text")
         if isinstance(text, str) and text.strip():
@@ -95,7 +97,7 @@ def _read_block(item: dict[str, Any], idx: int, extra: int, omitted: list[tuple[
         at = idx if kind == "tool_use" else extra
         arguments = compact_json(item.get("input", {}))
         return RawBlock("tool_use", arguments, at, _string(item.get("name")), _string(item.get("id")))
-    elif kind == "tool_result" or (isinstance(kind, str) and kind.endswith("_tool_result")):
+    elif kind == "tool_result" or kind.endswith("_tool_result"):
         content = item.get("content")
         text = result_text(content, omitted)
         if text.strip():
@@ -103,7 +105,6 @@ def _read_block(item: dict[str, Any], idx: int, extra: int, omitted: list[tuple[
             return RawBlock("tool_result", text, at, None, _string(item.get("tool_use_id")))
         omitted.append((kind, "no words"))
     else:
-        kind = kind if isinstance(kind, str) else "untyped"
         omitted.append((kind, _NOT_TEXT.get(kind, "unknown block type")))
     return None
 

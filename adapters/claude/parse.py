@@ -162,6 +162,7 @@ class ClaudeParser:
         self._state = _State.from_json(state) if state else _State()
         self._told: SessionInfo | None = None
         self._changed = True
+        self._learned = False
         if not state:
             info: dict[str, Any] = {"session_id": origin.session_id, "harness": HARNESS}
             if origin.is_agent:
@@ -172,7 +173,8 @@ class ClaudeParser:
         return self._state.to_json()
 
     def end(self) -> Iterable[Event]:
-        return self._news() if self._state.given else ()
+        """The session, if something is new of it: since it was said, or else since the last reading."""
+        return self._news() if self._state.given and (self._told or self._learned) else ()
 
     def feed(self, record: dict[str, Any], trimmed: bool) -> Iterable[Event]:
         kind = record.get("type")
@@ -260,7 +262,7 @@ class ClaudeParser:
     def _know(self, key: str, value: str) -> None:
         if self._state.info.get(key) != value:
             self._state.info[key] = clean(value)
-            self._changed = True
+            self._changed = self._learned = True
 
     def _news(self) -> tuple[Event, ...]:
         """What is known of the session, if something is new since it was last said. Said before every turn."""
@@ -343,6 +345,8 @@ class ClaudeParser:
                 state.machine = "another memory tool's session"
             elif ours.is_own_question(first):
                 state.machine = "our own question"
+            elif first == "Warmup" and (self._origin.is_agent or record.get("isSidechain")):
+                state.machine = "warm-up of the program"
         if state.machine:
             return state.machine
         if record.get("isCompactSummary"):
@@ -380,7 +384,7 @@ class ClaudeParser:
                     continue
                 text, reminders = wrappers.without_trailing_reminder(text)
                 omitted.extend([("tool_result", "reminder")] * reminders)
-                text = self._with_side_file(text, flags)
+                text = self._with_side_file(text, omitted, flags)
             elif raw.type == "text" and kind == "user":
                 said = wrappers.said_by_user(text)
                 omitted.extend(("text", reason) for reason in said.reasons)
@@ -391,7 +395,7 @@ class ClaudeParser:
             if text.strip():
                 yield Block(block_type, text, raw.idx, clean(name) if name else None)
 
-    def _with_side_file(self, text: str, flags: set[str]) -> str:
+    def _with_side_file(self, text: str, omitted: list[tuple[str, str]], flags: set[str]) -> str:
         if "<persisted-output>" not in text[:64]:
             return text
         found = self._side_file(text)
@@ -399,6 +403,7 @@ class ClaudeParser:
             return text
         rest, cut = found
         if ours.is_own_output(rest):
+            omitted.append(("tool_result", "our own tool"))
             return ""
         if cut:
             flags.add("trimmed")

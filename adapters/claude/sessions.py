@@ -23,6 +23,8 @@ _SUFFIXES: Final = (".jsonl.zst", ".jsonl")
 _META_CAP: Final = 64 * 1024
 #: Of a result kept in a file of its own, at most so many bytes are taken in.
 SIDE_FILE_CAP: Final = 256 * 1024
+#: Subagents' transcripts lie in `subagents/`, those of a workflow in `subagents/workflows/<workflow>/`.
+_AGENT_DEPTH: Final = 4
 #: A prompt this fresh may be ahead of its transcript.
 _FRESH_MS: Final = 10 * 60 * 1000
 
@@ -130,10 +132,9 @@ def origin_of(path: Path) -> parse.Origin:
 
 def session_folder(path: Path) -> Path:
     """The folder of a session's own files: `<session>/` beside its transcript, above its subagents'."""
-    parts = path.parts
-    if "subagents" in parts[:-1]:
-        at = len(parts) - 1 - parts[::-1].index("subagents")
-        return Path(*parts[:at])
+    for folder in list(path.parents)[:_AGENT_DEPTH]:
+        if folder.name == "subagents":
+            return folder.parent
     return path.with_name(_stem(path))
 
 
@@ -163,7 +164,8 @@ def _stem(path: Path) -> str:
 def _no_transcript(path: Path) -> str | None:
     """Why a file in the agent's folders is no transcript, or None if it may be one."""
     name = path.name
-    if "tool-results" in path.parts:
+    folder = path.parent.name
+    if folder == "tool-results":
         return "result kept in a file of its own"
     if name == "journal.jsonl":
         return "journal of a workflow"
@@ -171,7 +173,7 @@ def _no_transcript(path: Path) -> str | None:
         return "description of a subagent"
     if name == "sessions-index.json":
         return "list of sessions"
-    if "memory" in path.parts and name.endswith(".md"):
+    if folder == "memory" and name.endswith(".md"):
         return "notes of the agent"
     return None if name.endswith(_SUFFIXES) else "no transcript"
 
@@ -271,7 +273,8 @@ class SideFiles:
         except (OSError, RuntimeError, ValueError):
             return None
         whole = clean(data[:SIDE_FILE_CAP].decode("utf-8", "ignore"))
-        preview = notice.partition("Preview")[2].partition("\n")[2].partition("\n...")[0].strip()
+        preview = notice.partition("Preview")[2].partition("\n")[2]
+        preview = preview.rpartition("</persisted-output>")[0].rstrip().removesuffix("...").strip()
         rest = whole[whole.index(preview) + len(preview) :] if preview and preview in whole else whole
         return (rest.lstrip("\n"), len(data) > SIDE_FILE_CAP) if rest.strip() else None
 
