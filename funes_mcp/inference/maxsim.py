@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from funes_mcp.inference.table import WordTable
 
-_TABLE_ROWS = 16_384
+_TABLE_ROWS = 32_768
 _MAX_CHARS = 4_096
 _MAX_QUERY_CHARS = 4_096
 
@@ -63,6 +63,7 @@ class MaxSimReranker:
             rows = np.concatenate([found[i] for i in filled])
             words, at = np.unique(rows, return_inverse=True)
             cosines = table.vectors[asked] @ table.vectors[words].T
+        cosines[asked[:, None] == words] = 1  # a hash or a rare name has no vector, yet is itself
         starts = np.cumsum([0] + [len(found[i]) for i in filled[:-1]])
         best = np.maximum.reduceat(cosines[:, at], starts, axis=1)
         out[filled] = weights @ np.clip(best, 0, 1)

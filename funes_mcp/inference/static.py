@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,10 +52,9 @@ class StaticEmbedder:
             for start in range(0, len(texts), _BATCH):
                 if table.full:
                     table.reset()
-                rows = [table.rows(text[:_MAX_CHARS]) for text in texts[start : start + _BATCH]]
+                counted = [Counter(table.rows(text[:_MAX_CHARS])) for text in texts[start : start + _BATCH]]
                 table.settle()
-                for i, found in enumerate(rows, start):
-                    _pool(table, found, out[i])
+                _pool(table, counted, out[start : start + _BATCH])
         return out
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
@@ -69,19 +69,24 @@ class StaticEmbedder:
         return WordTable(bundle.load(self._folder), _TABLE_ROWS)
 
 
-def _pool(table: WordTable, rows: list[int], out: NDArray[np.float32]) -> None:
-    """Write the unit vector of a text with these word rows into `out`.
+def _pool(table: WordTable, counted: list[Counter[int]], out: NDArray[np.float32]) -> None:
+    """Write the unit vectors of texts with these word rows into `out`, which is all zeros.
 
     A word said n times counts sqrt(n) times: a passage that repeats a word is about it, but not n times as much.
     """
     import numpy as np
 
+    sizes = [len(words) for words in counted]
     # In the order in which the words stand, never by row number, which depends on what was embedded before.
-    counted = Counter(rows)
-    at = np.fromiter(counted, np.intp, len(counted))
-    factors = table.pooled[at] * np.sqrt(np.fromiter(counted.values(), np.float32, len(counted)))
-    for start in range(0, len(at), _BLOCK):
-        out += factors[start : start + _BLOCK] @ table.vectors[at[start : start + _BLOCK]]
-    norm = np.sqrt(np.dot(out, out))
-    if norm > 0:
-        out /= norm
+    rows = np.fromiter(chain.from_iterable(counted), np.intp, sum(sizes))
+    counts = np.fromiter(chain.from_iterable(words.values() for words in counted), np.float32, len(rows))
+    factors = table.pooled[rows] * np.sqrt(counts)
+    vectors = table.vectors
+    end = 0
+    for row, size in zip(out, sizes, strict=True):
+        start, end = end, end + size
+        for at in range(start, end, _BLOCK):
+            block = slice(at, min(at + _BLOCK, end))
+            row += factors[block] @ vectors[rows[block]]
+    norms = np.sqrt(np.einsum("ij,ij->i", out, out))
+    out /= np.where(norms > 0, norms, 1)[:, None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,7 @@ class WordTable:
     reading their values.
 
     Attributes:
-        vectors: float32, shape (>= rows, dim), unit length, or zeros for a word without any known piece.
+        vectors: float32, shape (>= rows, dim), unit length, or zeros for a word that has no meaning known.
         pooled: float32, shape (>= rows,): the factor of a row in the sum that is a text's vector.
         weights: float32, shape (>= rows,): how much the word says, in [0, 1].
     """
@@ -95,27 +94,17 @@ class WordTable:
         import numpy as np
 
         bundle = self._bundle
-        ids = [() if is_opaque(word) else split(word, bundle.pieces) for word in words]
+        ids = [() if self._opaque and is_opaque(word) else split(word, bundle.pieces) for word in words]
         vectors = np.zeros((len(words), bundle.dim), np.float32)
         weights = np.zeros(len(words), np.float32)
         # Piece after piece, so that a word's sum does not depend on the words beside it.
-        for place in range(max(map(len, ids))):
+        for place in range(max(map(len, ids), default=0)):
             at = np.array([i for i, own in enumerate(ids) if len(own) > place])
             piece = np.array([own[place] for own in ids if len(own) > place])
             vectors[at] += bundle.vectors[piece] * self._factors[piece, None]
             weights[at] = np.maximum(weights[at], bundle.weights[piece])
         norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
         vectors /= np.where(norms > 0, norms, 1)[:, None]
-        for i, word in enumerate(words):
-            if is_opaque(word):
-                vectors[i], weights[i] = _direction(word, bundle.dim), 1
+        if self._opaque:
+            weights[[is_opaque(word) for word in words]] = 1
         return vectors, norms, weights
-
-
-def _direction(word: str, dim: int) -> NDArray[np.float32]:
-    """A unit vector of the word's own: near nothing but itself, so that a reranker still sees an exact match."""
-    import numpy as np
-
-    noise = np.random.default_rng(zlib.crc32(word.encode("utf-8", "replace"))).standard_normal(dim, np.float32)
-    unit: NDArray[np.float32] = noise / np.sqrt(np.dot(noise, noise))
-    return unit
