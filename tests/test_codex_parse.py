@@ -258,7 +258,7 @@ def test_calls_in_each_form(tmp_path: Path) -> None:
         tmp_path,
         meta(),
         call("search", {"q": "é"}, namespace="mcp__docs"),
-        call("x", None),
+        call("x", None, namespace="multi_agent_v1"),
         item(type="local_shell_call", call_id="c3", action={"type": "exec", "command": ["ls"]}),
         output("file", "c3"),
         item(type="message", role="assistant", content=None, function_call={"name": "shell", "arguments": "{}"}),

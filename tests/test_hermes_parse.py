@@ -611,6 +611,14 @@ def test_where_hermes_is_looked_for(tmp_path: Path) -> None:
     assert list(ADAPTER.sources(default, Tally())) == []
 
 
+def test_a_home_with_marks_that_mean_something_in_a_uri(tmp_path: Path) -> None:
+    home = tmp_path / "a b?c#d%20é"
+    db = make(home)
+    session(db)
+    say(db, "user", "hello")
+    assert said(read(home)[0]) == [("text", "hello")]
+
+
 def test_every_profile_has_a_database(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "profiles" / "work", tmp_path / "profiles" / "home"):
         make(folder).close()

@@ -45,6 +45,8 @@ _UUID7: Final = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[0-9a-f]{4
 #: The first part of an MCP tool's result is Codex' own.
 _TIMING: Final = re.compile(r"\s*Wall time: [\d.]+ seconds\s*(?:Output:\s*)?")
 _ITEM_TEXTS: Final = ("input_text", "output_text")
+#: Namespaces of MCP servers; Codex' own tools have others, which older sessions do not name.
+_SERVERS: Final = ("mcp", "funes")
 
 _COPIED: Final = "copied from the session it was forked from"
 _REPEATS: Final = "recorded twice"
@@ -70,6 +72,9 @@ class _Facts:
     agent_name: str | None = None
     originator: str | None = None
     started: str | None = None
+
+
+_FACTS: Final = tuple(each.name for each in fields(_Facts))
 
 
 @dataclass(slots=True)
@@ -121,7 +126,7 @@ class _State:
     @classmethod
     def of(cls, saved: Mapping[str, Any]) -> _State:
         """The state that `asdict` was made of. Raises `TypeError` and `KeyError` for anything else."""
-        state = cls(**{name.name: saved[name.name] for name in fields(cls)})
+        state = cls(**{each.name: saved[each.name] for each in fields(cls)})
         state.facts = _Facts(**saved["facts"])
         state.waiting = [_Waiting(**waiting) for waiting in saved["waiting"]]
         state.said = (int(saved["said"][0]), str(saved["said"][1]))
@@ -135,6 +140,7 @@ class RolloutParser:
         self._path = path
         self._tally = tally
         self._state = _State.of(state) if state is not None else _State()
+        self._facts_told: tuple[object, ...] = ()
 
     def state(self) -> dict[str, Any]:
         return asdict(self._state)
@@ -254,12 +260,15 @@ class RolloutParser:
 
     def _info(self) -> SessionInfo | None:
         """What is known of the session, unless it has been said already."""
-        facts = asdict(self._state.facts)
-        mark = digest(*(str(value) for value in facts.values()))
+        facts = tuple([getattr(self._state.facts, name) for name in _FACTS])
+        if facts == self._facts_told:  # the usual case, found out without a digest
+            return None
+        self._facts_told = facts
+        mark = digest(*(str(value) for value in facts))
         if mark == self._state.told:
             return None
         self._state.told = mark
-        return SessionInfo(harness=HARNESS, **facts)
+        return SessionInfo(harness=HARNESS, **asdict(self._state.facts))
 
     # A copied history
 
@@ -731,9 +740,11 @@ def _item_kinds(payload: dict[str, Any], metadata: object) -> list[str]:
 
 
 def _tool_name(payload: dict[str, Any]) -> str:
-    """A tool's name, behind the namespace of its server where it has one."""
+    """A tool's name; that of an MCP tool behind its server's, for two servers may have tools of one name."""
     name, namespace = _text(payload.get("name")), _text(payload.get("namespace")).rstrip("_")
-    return f"{namespace}__{name}" if name and namespace and not name.startswith(namespace) else name
+    if not name or not namespace.startswith(_SERVERS) or name.startswith(namespace):
+        return name
+    return f"{namespace}__{name}"
 
 
 def _output_text(output: object, tally: Tally) -> str:

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
 from funes_adapters.hermes.parse import Row
 from funes_adapters.hermes.sessions import HARNESS
@@ -55,7 +54,7 @@ class Store:
         self._deadline = 0.0
         try:
             self._connection = sqlite3.connect(
-                f"file:{quote(path.as_posix())}?mode=ro",
+                f"{path.absolute().as_uri()}?mode=ro",
                 uri=True,
                 timeout=_BUSY_SECONDS,
                 isolation_level=None,

@@ -74,7 +74,7 @@ class _State:
     @classmethod
     def of(cls, saved: Mapping[str, Any]) -> _State:
         """The state that `asdict` was made of. Raises `TypeError` and `KeyError` for anything else."""
-        return cls(**{name.name: saved[name.name] for name in fields(cls)})
+        return cls(**{each.name: saved[each.name] for each in fields(cls)})
 
 
 class SessionParser:
@@ -84,6 +84,7 @@ class SessionParser:
         self._session_id = clean(session_id)
         self._tally = tally
         self._state = _State.of(state) if state is not None else _State()
+        self._facts_told: tuple[str | None, ...] = ()
 
     def state(self) -> dict[str, Any]:
         return asdict(self._state)
@@ -134,7 +135,15 @@ class SessionParser:
     def _info(self) -> SessionInfo | None:
         """What is known of the session, unless it has been said already."""
         state = self._state
-        info = SessionInfo(
+        facts = (state.cwd, state.title, state.parent, state.started)
+        if facts == self._facts_told:  # the usual case, found out without a digest
+            return None
+        self._facts_told = facts
+        mark = digest(*(str(value) for value in facts))
+        if mark == state.told:
+            return None
+        state.told = mark
+        return SessionInfo(
             session_id=self._session_id,
             harness=HARNESS,
             cwd=state.cwd,
@@ -143,11 +152,6 @@ class SessionParser:
             relation="fork" if state.parent else None,
             started=state.started or _stem_time(self._session_id),
         )
-        mark = digest(*(str(value) for value in asdict(info).values()))
-        if mark == state.told:
-            return None
-        state.told = mark
-        return info
 
     # Messages
 
