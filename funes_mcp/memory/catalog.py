@@ -9,22 +9,27 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
 from funes_mcp.errors import FunesError, MemoryDamagedError
 from funes_mcp.home import private_folder
-from funes_mcp.traces.model import Cursor, SessionInfo, Source, Tally
+from funes_mcp.memory.times import UNDATED, millis
+from funes_mcp.traces.model import BLOCK_TYPES, Cursor, SessionInfo, Source, Tally
 
 FILE: Final = "catalog.db"
 VERSION: Final = 1
 _PATIENCE: Final = 30.0
 _AT_ONCE: Final = 500
+_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_EPOCH: Final = datetime(1970, 1, 1)
 
 _SCHEMA: Final = """
 create table if not exists meta (name text primary key, value text not null) without rowid;
@@ -39,14 +44,15 @@ create table if not exists standing (
     session integer not null, source integer not null, info integer not null,
     started text not null, fork integer not null, primary key (session, source)) without rowid;
 create table if not exists sightings (
-    session integer not null, turn text not null, source integer not null, message integer not null,
-    seq integer not null, data text not null, info integer not null,
-    primary key (session, turn, source)) without rowid;
+    no integer primary key, session integer not null, turn not null, source integer not null,
+    message integer not null, seq integer not null, info integer not null,
+    parent, ts, role not null, message_id, flags, kinds not null);
+create unique index if not exists sightings_turn on sightings (session, turn, source);
 create index if not exists sightings_message on sightings (message);
 create index if not exists sightings_source on sightings (source);
 create table if not exists messages (
-    no integer primary key, session integer not null, turn text not null, seq integer not null,
-    blocks text not null, content integer not null, shape integer not null);
+    no integer primary key, session integer not null, turn not null, seq integer not null,
+    blocks not null, content integer not null, shape integer not null);
 create index if not exists messages_session on messages (session, seq);
 create table if not exists split (base text primary key) without rowid;
 create table if not exists forgotten (session text primary key, at text not null) without rowid;
@@ -95,15 +101,6 @@ class TurnFacts:
     flags: str
     kinds: str
 
-    def dump(self) -> str:
-        """As text."""
-        return json.dumps([self.parent, self.ts, self.role, self.message_id, self.flags, self.kinds])
-
-    @classmethod
-    def load(cls, data: str) -> TurnFacts:
-        """What `dump` gave."""
-        return cls(*json.loads(data))
-
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -112,7 +109,6 @@ class Place:
     Attributes:
         session, source, info: Row numbers.
         message: The message's identity as a signed 64-bit integer.
-        data: The facts of the turn as it stands here (see `TurnFacts`).
     """
 
     session: int
@@ -120,8 +116,80 @@ class Place:
     source: int
     message: int
     seq: int
-    data: str
+    facts: TurnFacts
     info: int
+
+
+_PLACE: Final = "session, turn, source, message, seq, info, parent, ts, role, message_id, flags, kinds"
+_ROLES: Final = ("user", "assistant", "tool", "system")
+_KINDS: Final = {kind: 1 << bit for bit, kind in enumerate(sorted(BLOCK_TYPES))}
+_USUAL: Final = re.compile(r"[1-9]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
+
+
+def _place(row: Sequence[Any]) -> Place:
+    session, turn, source, message, seq, info, parent, ts, role, message_id, flags, kinds = row
+    facts = TurnFacts(
+        None if parent is None else _long(parent),
+        _moment(ts),
+        _ROLES[role] if isinstance(role, int) else str(role),
+        message_id,
+        flags or "",
+        " ".join(kind for kind, bit in _KINDS.items() if kinds & bit) if isinstance(kinds, int) else str(kinds),
+    )
+    return Place(session, _long(turn), source, message, seq, facts, info)
+
+
+def _place_row(place: Place) -> tuple[Any, ...]:
+    facts = place.facts
+    bits: int | str = 0
+    for kind in facts.kinds.split():
+        if kind not in _KINDS:
+            bits = facts.kinds
+            break
+        bits = int(bits) | _KINDS[kind]
+    return (
+        place.session,
+        _short(place.turn),
+        place.source,
+        place.message,
+        place.seq,
+        place.info,
+        None if facts.parent is None else _short(facts.parent),
+        _instant(facts.ts),
+        _ROLES.index(facts.role) if facts.role in _ROLES else facts.role,
+        facts.message_id,
+        facts.flags or None,
+        bits,
+    )
+
+
+def _short(name: str) -> bytes | str:
+    """A UUID as its 16 bytes; any other name as it is."""
+    if len(name) == 36 and _UUID.fullmatch(name):
+        return bytes.fromhex(name.replace("-", ""))
+    return name
+
+
+def _long(name: bytes | str) -> str:
+    if isinstance(name, bytes):
+        digits = name.hex()
+        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    return name
+
+
+def _instant(ts: str) -> int | str | None:
+    """A time as milliseconds when it is written the usual way, so that these say all of it; else as it is."""
+    if not ts:
+        return None
+    number = millis(ts) if _USUAL.fullmatch(ts) else UNDATED
+    return ts if number == UNDATED else number
+
+
+def _moment(value: int | str | None) -> str:
+    if not isinstance(value, int):
+        return value or ""
+    moment = _EPOCH + timedelta(milliseconds=value)
+    return f"{moment.isoformat(timespec='milliseconds')}Z"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +226,16 @@ def safe_text(text: str) -> str:
 def signature_of(source: Source) -> str:
     """What changes when a source does, as far as one `stat` can tell."""
     return json.dumps([source.size, source.mtime_ns, source.ctime_ns, source.inode, source.kind, list(source.context)])
+
+
+def _message(row: Sequence[Any]) -> Message:
+    no, session, turn, seq, blocks, content, shape = row
+    return Message(no, session, _long(turn), seq, f"0:{blocks}" if isinstance(blocks, int) else blocks, content, shape)
+
+
+def _blocks(blocks: str) -> str | int:
+    """Most messages are one block, the first: then only the number of its pieces is kept."""
+    return int(blocks[2:]) if blocks.startswith("0:") and " " not in blocks else blocks
 
 
 class Catalog:
@@ -249,6 +327,15 @@ class Catalog:
             " from sources order by path"
         )
         return [_source_state(row) for row in rows]
+
+    def source(self, path: str) -> SourceState | None:
+        """What is known of a source, or None when it was never read."""
+        row = self._db.execute(
+            "select no, path, harness, root, kind, signature, size, cursor, tally, failure, complete, read_at"
+            " from sources where path = ?",
+            (path,),
+        ).fetchone()
+        return None if row is None else _source_state(row)
 
     def source_no(self, path: str, harness: str, root: str, kind: str) -> int:
         """The number of a source, which is made known when it is not."""
@@ -461,44 +548,64 @@ class Catalog:
     def place(self, session: int, turn: str, source: int) -> Place | None:
         """What stands at a turn of a session in a source."""
         row = self._db.execute(
-            "select * from sightings where session = ? and turn = ? and source = ?", (session, turn, source)
+            f"select {_PLACE} from sightings where session = ? and turn = ? and source = ?",
+            (session, _short(turn), source),
         ).fetchone()
-        return None if row is None else Place(*row)
+        return None if row is None else _place(row)
 
     def places_at(self, session: int, turn: str) -> list[Place]:
         """What stands at a turn of a session, in each source."""
-        rows = self._db.execute("select * from sightings where session = ? and turn = ?", (session, turn))
-        return [Place(*row) for row in rows.fetchall()]
+        rows = self._db.execute(
+            f"select {_PLACE} from sightings where session = ? and turn = ?", (session, _short(turn))
+        )
+        return [_place(row) for row in rows.fetchall()]
+
+    def occupied(self, session: int) -> bool:
+        """Whether anything stands in a session."""
+        row = self._db.execute("select 1 from sightings where session = ? limit 1", (session,)).fetchone()
+        return row is not None
+
+    def gave(self, source: int) -> bool:
+        """Whether anything stands in a source."""
+        row = self._db.execute("select 1 from sightings where source = ? limit 1", (source,)).fetchone()
+        return row is not None
+
+    def sighted(self, messages: Iterable[int]) -> set[int]:
+        """Those of some messages that stand anywhere."""
+        return {int(row[0]) for row in self._in("select distinct message from sightings where message in", messages)}
 
     def save_places(self, places: Iterable[Place]) -> None:
         """Keep sightings, in place of those with the same session, turn and source."""
         self._db.executemany(
-            "insert or replace into sightings values (?, ?, ?, ?, ?, ?, ?)",
-            [(p.session, p.turn, p.source, p.message, p.seq, p.data, p.info) for p in places],
+            f"insert into sightings ({_PLACE}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            " on conflict (session, turn, source) do update set message = excluded.message, seq = excluded.seq,"
+            " info = excluded.info, parent = excluded.parent, ts = excluded.ts, role = excluded.role,"
+            " message_id = excluded.message_id, flags = excluded.flags, kinds = excluded.kinds",
+            [_place_row(place) for place in places],
         )
 
     def remove_places(self, places: Iterable[Place]) -> None:
         """Drop sightings."""
         self._db.executemany(
             "delete from sightings where session = ? and turn = ? and source = ?",
-            [(p.session, p.turn, p.source) for p in places],
+            [(p.session, _short(p.turn), p.source) for p in places],
         )
 
     def places_of_source(self, source: int) -> Iterator[Place]:
         """All sightings in a source."""
-        for row in self._db.execute("select * from sightings where source = ?", (source,)).fetchall():
-            yield Place(*row)
+        for row in self._db.execute(f"select {_PLACE} from sightings where source = ?", (source,)).fetchall():
+            yield _place(row)
 
     def places_of_session(self, session: int) -> list[Place]:
         """All sightings in a session, in order of position."""
-        rows = self._db.execute("select * from sightings where session = ? order by seq, turn, source", (session,))
-        return [Place(*row) for row in rows]
+        rows = self._db.execute(f"select {_PLACE} from sightings where session = ?", (session,))
+        return sorted(map(_place, rows), key=lambda place: (place.seq, place.turn, place.source))
 
     def places_of_messages(self, messages: Iterable[int]) -> dict[int, list[Place]]:
         """All sightings of some messages."""
         found: dict[int, list[Place]] = {}
-        for row in self._in("select * from sightings where message in", messages):
-            found.setdefault(int(row[3]), []).append(Place(*row))
+        for row in self._in(f"select {_PLACE} from sightings where message in", messages):
+            found.setdefault(int(row[3]), []).append(_place(row))
         return found
 
     def shared_messages(self, session: int) -> list[int]:
@@ -510,17 +617,17 @@ class Catalog:
         )
         return [int(row[0]) for row in rows]
 
-    def also_in(self, session_id: str, turn: str) -> list[tuple[str, int]]:
+    def also_in(self, session_id: str, turn: str, seq: int) -> list[tuple[str, int]]:
         """`(session id, position)` of the other places of the message stored at this turn, in order."""
         rows = self._db.execute(
             "select distinct s2.id, g.seq from sessions s join messages m on m.session = s.no"
             " join sightings g on g.message = m.no join sessions s2 on s2.no = g.session"
-            " where s.id = ? and m.turn = ? and s2.no <> s.no order by s2.id, g.seq",
-            (session_id, turn),
+            " where s.id = ? and m.seq = ? and m.turn = ? and s2.no <> s.no order by s2.id, g.seq",
+            (session_id, seq, _short(turn)),
         )
         found: dict[str, int] = {}
-        for name, seq in rows:
-            found.setdefault(str(name), int(seq))
+        for name, at in rows:
+            found.setdefault(str(name), int(at))
         return list(found.items())
 
     # -- messages --------------------------------------------------------------------------------------
@@ -528,28 +635,28 @@ class Catalog:
     def message(self, no: int) -> Message | None:
         """What is stored of a message."""
         row = self._db.execute("select * from messages where no = ?", (no,)).fetchone()
-        return None if row is None else Message(*row)
+        return None if row is None else _message(row)
 
     def messages(self, numbers: Iterable[int]) -> dict[int, Message]:
         """What is stored of some messages."""
-        return {int(row[0]): Message(*row) for row in self._in("select * from messages where no in", numbers)}
+        return {int(row[0]): _message(row) for row in self._in("select * from messages where no in", numbers)}
 
     def messages_of_session(self, session: int) -> list[Message]:
         """What is stored under a session, in order of position."""
-        rows = self._db.execute("select * from messages where session = ? order by seq, turn", (session,))
-        return [Message(*row) for row in rows]
+        rows = self._db.execute("select * from messages where session = ?", (session,))
+        return sorted(map(_message, rows), key=lambda message: (message.seq, message.turn))
 
     def all_messages(self) -> Iterator[tuple[str, Message]]:
         """Every stored message with the id of its session."""
         rows = self._db.execute("select s.id, m.* from messages m join sessions s on s.no = m.session")
         for row in rows:
-            yield str(row[0]), Message(*row[1:])
+            yield str(row[0]), _message(row[1:])
 
     def save_messages(self, messages: Iterable[Message]) -> None:
         """Keep what is stored of messages."""
         self._db.executemany(
             "insert or replace into messages values (?, ?, ?, ?, ?, ?, ?)",
-            [(m.no, m.session, m.turn, m.seq, m.blocks, m.content, m.shape) for m in messages],
+            [(m.no, m.session, _short(m.turn), m.seq, _blocks(m.blocks), m.content, m.shape) for m in messages],
         )
 
     def remove_messages(self, numbers: Iterable[int]) -> None:

@@ -14,10 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from hashlib import blake2b
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from funes_mcp.errors import FunesError, MemoryDamagedError
+from funes_mcp.home import write_private
 from funes_mcp.memory import terms
 from funes_mcp.memory.chunk import munge
 from funes_mcp.memory.model import Chunk, Filter, Scored
@@ -46,7 +48,25 @@ _LONGEST_WORD: Final = 66
 _PREFIXES: Final = 8
 _SLACK: Final = 64
 _KEYS_AT_ONCE: Final = 4096
-_COLUMNS: Final = tuple(field.name for field in fields(Chunk))[1:]
+_COMMON: Final = (
+    "session_id",
+    "workdir",
+    "source_path",
+    "harness",
+    "repo",
+    "cwd",
+    "branch",
+    "commit",
+    "parent_session_id",
+    "agent_name",
+)
+_OWN: Final = tuple(f.name for f in fields(Chunk) if f.name != "id" and f.name not in _COMMON)
+_COMMON_OF: Final = attrgetter(*_COMMON)
+_OWN_OF: Final = attrgetter(*_OWN)
+_DICTIONARY: Final = "rows.dict"
+_DICTIONARY_SIZE: Final = 112_000
+_SAMPLES: Final = 2_000
+_LEVEL: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,22 +122,75 @@ def project_names(project: str) -> list[str]:
     return spelled
 
 
-def pack(chunk: Chunk) -> bytes:
-    """A row in few bytes."""
+class Packer:
+    """Rows in few bytes, and back.
+
+    What rows of a session have in common is stored beside the rest, as it is: tantivy compresses neighbouring
+    documents together. The rest is compressed row by row, once there are enough rows to train a dictionary on.
+    Not for use in several threads at once.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        import zstandard
+
+        self._zstd = zstandard
+        self._path = folder / _DICTIONARY
+        self._compressor = zstandard.ZstdCompressor(level=_LEVEL)
+        self._plain = zstandard.ZstdDecompressor()
+        self._trained: Any = None
+        self._last: tuple[Any, bytes] = (None, b"")
+        self._load()
+
+    def _load(self) -> None:
+        try:
+            data = self._path.read_bytes()
+        except OSError:
+            return
+        dictionary = self._zstd.ZstdCompressionDict(data)
+        self._compressor = self._zstd.ZstdCompressor(level=_LEVEL, dict_data=dictionary)
+        self._trained = self._zstd.ZstdDecompressor(dict_data=dictionary)
+
+    def train(self, chunks: Sequence[Chunk]) -> None:
+        """Make the dictionary, when there is none yet and there are enough rows to learn from."""
+        if self._trained is not None or len(chunks) < _SAMPLES:
+            return
+        step = len(chunks) // _SAMPLES
+        samples: list[bytes | bytearray | memoryview] = [_own_part(chunk) for chunk in chunks[::step][:_SAMPLES]]
+        try:
+            dictionary = self._zstd.train_dictionary(_DICTIONARY_SIZE, samples)
+        except self._zstd.ZstdError:  # too little in the samples to learn from
+            return
+        write_private(self._path, dictionary.as_bytes())
+        self._load()
+
+    def pack(self, chunk: Chunk) -> tuple[bytes, bytes]:
+        """What is common to the session's rows, and the rest."""
+        import orjson
+
+        values = _COMMON_OF(chunk)
+        if values != self._last[0]:
+            self._last = (values, orjson.dumps(values))
+        return self._last[1], self._compressor.compress(_own_part(chunk))
+
+    def unpack(self, key: int, common: bytes, own: bytes) -> Chunk:
+        """What `pack` was given. Raises `MemoryDamagedError` when it cannot be read."""
+        import orjson
+
+        try:
+            if self._trained is None and self._zstd.get_frame_parameters(own).dict_id:
+                self._load()
+            decompressor = self._plain if self._trained is None else self._trained
+            values = dict(zip(_OWN, orjson.loads(decompressor.decompress(own)), strict=True))
+            values.update(zip(_COMMON, orjson.loads(common), strict=True))
+            return Chunk(f"{key:016x}", **values)
+        except (ValueError, TypeError, self._zstd.ZstdError) as error:
+            raise MemoryDamagedError("A row of the word index cannot be read.") from error
+
+
+def _own_part(chunk: Chunk) -> bytes:
     import orjson
 
-    return orjson.dumps([getattr(chunk, name) for name in _COLUMNS])
-
-
-def unpack(key: int, data: bytes) -> Chunk:
-    """What `pack` made. Raises `MemoryDamagedError` for anything else."""
-    import orjson
-
-    try:
-        values = orjson.loads(data)
-        return Chunk(f"{key:016x}", *values)
-    except (ValueError, TypeError) as error:
-        raise MemoryDamagedError("A row of the word index cannot be read.") from error
+    return orjson.dumps(_OWN_OF(chunk))
 
 
 class Analyzers:
@@ -157,7 +230,8 @@ def _schema() -> Any:
     builder.add_unsigned_field("kind_code", fast=True)
     builder.add_integer_field("ts", fast=True)
     builder.add_integer_field("seq", fast=True)
-    builder.add_bytes_field("row", stored=True)
+    builder.add_bytes_field("common", stored=True)
+    builder.add_bytes_field("own", stored=True)
     return builder.build()
 
 
@@ -183,7 +257,7 @@ class LexicalWriter:
     def __init__(self, folder: Path, *, bulk: bool) -> None:
         import tantivy
 
-        self._folder = folder
+        self.bulk = bulk
         self._schema = _schema()
         try:
             if exists(folder):
@@ -193,6 +267,8 @@ class LexicalWriter:
                 self._index = tantivy.Index(self._schema, path=str(folder))
                 (folder / "version").write_text(f"{VERSION}\n", "ascii")
             Analyzers().register(self._index)
+            self._packer = Packer(folder)
+            self._names = terms.Names()
             self._writer: tantivy.IndexWriter | None = self._index.writer(
                 160_000_000 if bulk else 30_000_000, 2 if bulk else 1
             )
@@ -204,13 +280,18 @@ class LexicalWriter:
         import tantivy
 
         writer = self._open()
+        entries = list(entries)
+        self._packer.train([entry.chunk for entry in entries])
+        session, session_hash = "", hashed("")
+        project: tuple[str, str | None, str] = ("", None, "")
+        project_terms: list[str] = []
         for entry in entries:
             chunk = entry.chunk
             text = chunk.text
             document = tantivy.Document()
             document.add_unsigned("key", chunk.key)
             document.add_unsigned("turn", turn_key(chunk.session_id, chunk.turn_uuid))
-            whole, inner = terms.names(text)
+            whole, inner = self._names.find(text)
             words = text
             if not text.isascii() and terms.has_unspaced(text):
                 document.add_text("pairs", " ".join(terms.bigrams(text)))
@@ -223,13 +304,20 @@ class LexicalWriter:
             document.add_text("session", chunk.session_id)
             document.add_text("harness", chunk.harness)
             document.add_text("kind", chunk.block_type)
-            for name in projects(chunk.repo, chunk.cwd, chunk.workdir):
+            if (chunk.repo, chunk.cwd, chunk.workdir) != project:
+                project = (chunk.repo, chunk.cwd, chunk.workdir)
+                project_terms = projects(*project)
+            for name in project_terms:
                 document.add_text("project", name)
-            document.add_unsigned("session_hash", hashed(chunk.session_id))
+            if chunk.session_id != session:
+                session, session_hash = chunk.session_id, hashed(chunk.session_id)
+            document.add_unsigned("session_hash", session_hash)
             document.add_unsigned("kind_code", kind_code(chunk.block_type))
             document.add_integer("ts", millis(chunk.ts))
             document.add_integer("seq", chunk.seq)
-            document.add_bytes("row", pack(chunk))
+            common, own = self._packer.pack(chunk)
+            document.add_bytes("common", common)
+            document.add_bytes("own", own)
             writer.add_document(document)
 
     def delete(self, keys: Iterable[int]) -> None:
@@ -255,7 +343,6 @@ class LexicalWriter:
         if self._writer is not None:
             writer, self._writer = self._writer, None
             try:
-                writer.rollback()
                 writer.wait_merging_threads()
             except (ValueError, OSError) as error:
                 raise storage_error("The word index could not be written", error) from error
@@ -298,6 +385,7 @@ class LexicalReader:
         import tantivy
 
         self._tantivy = tantivy
+        self._folder = folder
         self._meta = folder / "meta.json"
         self._schema = _schema()
         self._analyzers = Analyzers()
@@ -447,12 +535,14 @@ class LexicalReader:
             return []
         addresses = [address for _, address in self._searcher.search(query, limit, count=False).hits]
         keys = self._values("key", addresses)
+        packer = Packer(self._folder)
         rows: list[Chunk] = []
         for key, address in zip(keys, addresses, strict=True):
-            data = self._searcher.doc(address).get_first("row")
-            if data is None:
+            document = self._searcher.doc(address)
+            common, own = document.get_first("common"), document.get_first("own")
+            if common is None or own is None:
                 raise MemoryDamagedError("The word index holds a chunk without its row.")
-            rows.append(unpack(int(key), bytes(data)))
+            rows.append(packer.unpack(int(key), bytes(common), bytes(own)))
         return rows
 
     def _describe(self, addresses: list[Any]) -> list[tuple[int, Found]]:

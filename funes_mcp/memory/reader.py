@@ -191,7 +191,9 @@ class MemoryReader:
         """The other sessions in which a chunk's message stands."""
         if self._catalog is None:
             return ()
-        return tuple(Sighting(name, seq) for name, seq in self._catalog.also_in(chunk.session_id, chunk.turn_uuid))
+        return tuple(
+            Sighting(name, seq) for name, seq in self._catalog.also_in(chunk.session_id, chunk.turn_uuid, chunk.seq)
+        )
 
     def beside(self, chunk: Chunk, turns: int) -> tuple[list[Chunk], list[Chunk]]:
         """The first chunk of each of the turns before and after a chunk's, in its session, in order.
@@ -249,9 +251,8 @@ class MemoryReader:
         nodes: list[Node] = []
         for place in catalog.places_of_session(session):
             if place.turn not in messages:
-                facts = TurnFacts.load(place.data)
                 messages[place.turn] = place.message
-                nodes.append(_node(place.turn, place.seq, facts))
+                nodes.append(_node(place.turn, place.seq, place.facts))
 
         def rows_of(turns: Sequence[str]) -> dict[str, list[Chunk]]:
             homes = catalog.messages(messages[turn] for turn in turns)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import timedelta
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +33,7 @@ _COMPRESSED: Final = {b"lance-encoding:compression": b"zstd"}
 _INTEGERS: Final = frozenset({"seq", "block_idx", "split_idx"})
 _NULLABLE: Final = frozenset({"parent_uuid", "tool_name", *OWN_COLUMNS} - {"flags", "identity"})
 _FIELDS: Final = tuple(field.name for field in fields(Chunk))
+_ALL_OF: Final = attrgetter(*_FIELDS)
 _ID: Final = re.compile(r"[0-9a-f]{16}")
 _IDS_AT_ONCE: Final = 5_000
 _FRAGMENTS: Final = 40
@@ -277,13 +279,13 @@ class ChunkTable:
         if len(chunks) != len(vectors):
             raise ValueError("one vector, or None, for each chunk")
         schema = self._table.schema
+        values = dict(zip(_FIELDS, zip(*map(_ALL_OF, chunks), strict=True), strict=True))
         arrays = []
         for column in schema:
             if column.name == "vector":
                 arrays.append(self._vector_array(vectors, column.type))
             elif column.name in _FIELDS:
-                values = [getattr(chunk, column.name) for chunk in chunks]
-                arrays.append(pa.array(values, column.type))
+                arrays.append(pa.array(values[column.name], column.type))
             else:
                 arrays.append(pa.nulls(len(chunks), column.type))
         return pa.Table.from_arrays(arrays, schema=schema)

@@ -37,170 +37,30 @@ _LONGEST: Final = 160
 #: A longer run of mixed case is an encoded payload.
 _LONGEST_CAMEL: Final = 64
 
+#: Tokens that `Names` keeps before it starts over.
+_REMEMBERED: Final = 200_000
+
 #: How many characters of a text are looked at for identifiers; a chunk is far shorter.
 _LONGEST_TEXT: Final = 20_000
 
 #: Words that carry no topic in a question. Dropped from questions only, never from what is stored.
-STOP_WORDS: Final = frozenset(
-    # fmt: off
-    {
-        "a",
-        "about",
-        "above",
-        "after",
-        "again",
-        "against",
-        "all",
-        "also",
-        "am",
-        "an",
-        "and",
-        "any",
-        "are",
-        "aren",
-        "as",
-        "at",
-        "be",
-        "because",
-        "been",
-        "before",
-        "being",
-        "below",
-        "between",
-        "both",
-        "but",
-        "by",
-        "can",
-        "cannot",
-        "could",
-        "couldn",
-        "d",
-        "did",
-        "didn",
-        "do",
-        "does",
-        "doesn",
-        "doing",
-        "don",
-        "down",
-        "during",
-        "each",
-        "few",
-        "for",
-        "from",
-        "further",
-        "had",
-        "hadn",
-        "has",
-        "hasn",
-        "have",
-        "haven",
-        "having",
-        "he",
-        "her",
-        "here",
-        "hers",
-        "herself",
-        "him",
-        "himself",
-        "his",
-        "how",
-        "i",
-        "if",
-        "in",
-        "into",
-        "is",
-        "isn",
-        "it",
-        "its",
-        "itself",
-        "just",
-        "ll",
-        "m",
-        "me",
-        "mightn",
-        "more",
-        "most",
-        "mustn",
-        "my",
-        "myself",
-        "no",
-        "nor",
-        "not",
-        "now",
-        "of",
-        "off",
-        "on",
-        "once",
-        "only",
-        "or",
-        "other",
-        "our",
-        "ours",
-        "ourselves",
-        "out",
-        "over",
-        "own",
-        "please",
-        "re",
-        "s",
-        "same",
-        "shan",
-        "she",
-        "should",
-        "shouldn",
-        "so",
-        "some",
-        "such",
-        "t",
-        "than",
-        "that",
-        "the",
-        "their",
-        "theirs",
-        "them",
-        "themselves",
-        "then",
-        "there",
-        "these",
-        "they",
-        "this",
-        "those",
-        "through",
-        "to",
-        "too",
-        "under",
-        "until",
-        "up",
-        "ve",
-        "very",
-        "was",
-        "wasn",
-        "we",
-        "were",
-        "weren",
-        "what",
-        "when",
-        "where",
-        "which",
-        "while",
-        "who",
-        "whom",
-        "whose",
-        "why",
-        "will",
-        "with",
-        "won",
-        "would",
-        "wouldn",
-        "you",
-        "your",
-        "yours",
-        "yourself",
-        "yourselves",
-    }
-    # fmt: on
-)
+# fmt: off
+STOP_WORDS: Final = frozenset({
+    "a", "about", "above", "after", "again", "against", "all", "also", "am", "an", "and", "any",
+    "are", "aren", "as", "at", "be", "because", "been", "before", "being", "below", "between", "both",
+    "but", "by", "can", "cannot", "could", "couldn", "d", "did", "didn", "do", "does", "doesn",
+    "doing", "don", "down", "during", "each", "few", "for", "from", "further", "had", "hadn", "has",
+    "hasn", "have", "haven", "having", "he", "her", "here", "hers", "herself", "him", "himself", "his",
+    "how", "i", "if", "in", "into", "is", "isn", "it", "its", "itself", "just", "ll", "m", "me",
+    "mightn", "more", "most", "mustn", "my", "myself", "no", "nor", "not", "now", "of", "off", "on",
+    "once", "only", "or", "other", "our", "ours", "ourselves", "out", "over", "own", "please", "re",
+    "s", "same", "shan", "she", "should", "shouldn", "so", "some", "such", "t", "than", "that", "the",
+    "their", "theirs", "them", "themselves", "then", "there", "these", "they", "this", "those",
+    "through", "to", "too", "under", "until", "up", "ve", "very", "was", "wasn", "we", "were", "weren",
+    "what", "when", "where", "which", "while", "who", "whom", "whose", "why", "will", "with", "won",
+    "would", "wouldn", "you", "your", "yours", "yourself", "yourselves",
+})
+# fmt: on
 
 
 def has_unspaced(text: str) -> bool:
@@ -224,43 +84,69 @@ def without_unspaced(text: str) -> str:
     return _UNSPACED_RUN.sub(" ", text)
 
 
+class Names:
+    """Finds the identifiers in texts. Keeps what it found out about tokens, as they recur: one a task."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, tuple[tuple[str, ...], tuple[str, ...]] | tuple[()]] = {}
+
+    def find(self, text: str) -> tuple[list[str], list[str]]:
+        """The identifiers in a text, and the words inside its camelCase names; both lower-cased, each once.
+
+        An identifier holds at least one mark between letters or digits. A path gives itself, itself without
+        a line number, and each of its parts that is itself a compound name; a dotted name gives itself and
+        its compound parts. Plain words are not given: the analyzer finds them. `parseHTMLText` gives the
+        inner words `parse`, `html` and `text`.
+
+        Works on bytes, where cutting a text at everything but the characters of names is one table look-up:
+        this runs for every chunk that is stored.
+        """
+        known = self._known
+        if len(known) > _REMEMBERED:
+            known.clear()
+        cut = text[:_LONGEST_TEXT].encode("utf-8", "replace").translate(_NAME_BYTES)
+        tokens = dict.fromkeys(cut.split())
+        looked_up = list(map(known.get, tokens))
+        if None in looked_up:
+            for token in tokens:
+                if token not in known:
+                    known[token] = _token(token)
+            looked_up = list(map(known.get, tokens))
+        whole: dict[str, None] = {}
+        inner: dict[str, None] = {}
+        for found in filter(None, looked_up):
+            for name in found[0]:
+                whole[name] = None
+            for name in found[1]:
+                inner[name] = None
+        return list(whole), list(inner)
+
+
 def names(text: str) -> tuple[list[str], list[str]]:
-    """The identifiers in a text, and the words inside its camelCase names; both lower-cased, each once.
+    """`Names.find` for a single text."""
+    return Names().find(text)
 
-    An identifier holds at least one mark between letters or digits. A path gives itself, itself without a
-    line number, and each of its parts that is itself a compound name; a dotted name gives itself and its
-    compound parts. Plain words are not given: the analyzer finds them. `parseHTMLText` gives the inner words
-    `parse`, `html` and `text`.
 
-    Works on bytes, where cutting a text at everything but the characters of names is one table look-up: this
-    runs for every chunk that is stored.
-    """
+def _token(token: bytes) -> tuple[tuple[str, ...], tuple[str, ...]] | tuple[()]:
+    """The identifiers and inner words of one token; nothing for a plain word."""
+    if token.isalnum() and (token.islower() or token.isupper() or token.istitle() or token.isdigit()):
+        return ()
     whole: dict[str, None] = {}
     inner: dict[str, None] = {}
-    for token in dict.fromkeys(text[:_LONGEST_TEXT].encode("utf-8", "replace").translate(_NAME_BYTES).split()):
-        if token.isalnum():
-            if not (token.islower() or token.isupper() or token.istitle()):
-                _camel(token.decode("ascii"), inner)
-            continue
-        name = token.strip(_MARKS)
-        if not name:
-            continue
-        if token[-1:] in b"+#" and _LANGUAGE.fullmatch(token.decode("ascii").lower().lstrip("-./:")):
-            whole[token.decode("ascii").lower().lstrip("-./:")] = None
-        if name.isalnum():
-            if not (name.islower() or name.isupper() or name.istitle()):
-                _camel(name.decode("ascii"), inner)
-            continue
-        if len(name) > _LONGEST:
-            continue
-        decoded = name.decode("ascii")
-        lowered = decoded.lower()
-        _whole_and_parts(lowered, whole)
-        if decoded != lowered:
+    name = token.strip(_MARKS)
+    if token[-1:] in b"+#":
+        language = token.decode("ascii").lower().lstrip("-./:")
+        if _LANGUAGE.fullmatch(language):
+            whole[language] = None
+    if name and len(name) <= _LONGEST:
+        lowered = name.lower()
+        if not name.isalnum():
+            _whole_and_parts(lowered.decode("ascii"), whole)
+        if name != lowered:
             for part in name.translate(_PART_BYTES).split():
                 if not (part.islower() or part.isupper() or part.istitle()):
                     _camel(part.decode("ascii"), inner)
-    return list(whole), list(inner)
+    return (tuple(whole), tuple(inner)) if whole or inner else ()
 
 
 def _camel(name: str, inner: dict[str, None]) -> None:

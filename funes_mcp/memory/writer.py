@@ -80,8 +80,16 @@ class _Put:
 
     message: int
     seq: int
-    data: str
+    facts: TurnFacts
     info: SessionInfo
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """The rows of a message as one of its places gave them, and a digest of their texts."""
+
+    chunks: list[Chunk]
+    digest: int
 
 
 @dataclass(slots=True)
@@ -91,7 +99,7 @@ class _Batch:
     sources: dict[str, Source] = field(default_factory=dict)
     puts: dict[str, dict[tuple[str, str], _Put]] = field(default_factory=dict)
     infos: dict[tuple[str, str], SessionInfo] = field(default_factory=dict)
-    contents: dict[int, list[Chunk]] = field(default_factory=dict)
+    contents: dict[int, _Content] = field(default_factory=dict)
     seen: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
     finished: dict[str, tuple[Cursor, Tally]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
@@ -147,6 +155,7 @@ class MemoryWriter:
             self._stack.callback(self._catalog.close)
             self._table: ChunkTable | None = None
             self._words: lexical.LexicalReader | None = None
+            self._lexical: lexical.LexicalWriter | None = None
             self._batch = _Batch()
             self._current: Source | None = None
             self._info: dict[str, SessionInfo] = {}
@@ -179,7 +188,11 @@ class MemoryWriter:
 
     def close(self) -> None:
         """Let go. What was not committed is dropped, and read again by the next pass."""
-        self._stack.close()
+        try:
+            if self._lexical is not None:
+                self._lexical.close()
+        finally:
+            self._stack.close()
 
     # -- sources ---------------------------------------------------------------------------------------
 
@@ -237,25 +250,23 @@ class MemoryWriter:
         message = _signed(chunks[0].identity)
         batch = self._batch
         where = (turn.session_id, turn.turn_uuid)
-        data = TurnFacts(
-            turn.parent_uuid, turn.ts or "", turn.role, turn.message_id, chunks[0].flags, _kinds(chunks)
-        ).dump()
-        batch.puts.setdefault(path, {})[where] = _Put(message, turn.seq, data, info)
+        facts = TurnFacts(turn.parent_uuid, turn.ts or "", turn.role, turn.message_id, chunks[0].flags, _kinds(chunks))
+        batch.puts.setdefault(path, {})[where] = _Put(message, turn.seq, facts, info)
         if path in batch.seen:
             batch.seen[path].add(where)
         content = _content(chunks)
         waiting = batch.contents.get(message)
         if waiting is not None:
-            if _content(waiting) == content or _has_less(chunks, waiting):
-                self._count(chunks, waiting[0].session_id == turn.session_id)
+            if waiting.digest == content or _has_less(chunks, waiting.chunks):
+                self._count(chunks, waiting.chunks[0].session_id == turn.session_id)
                 return 0
-            batch.chunks -= len(waiting)
+            batch.chunks -= len(waiting.chunks)
         else:
             stored = self._catalog.message(message)
             if stored is not None and (stored.content == content or _has_less(chunks, list(stored.pieces()))):
                 self._count(chunks, self._catalog.session_id(stored.session) == turn.session_id)
                 return 0
-        batch.contents[message] = list(chunks)
+        batch.contents[message] = _Content(list(chunks), content)
         batch.chunks += len(chunks)
         return len(chunks)
 
@@ -302,11 +313,14 @@ class MemoryWriter:
         self._broken = True
         vectors = self._embedded(batch, embed)
         with self._catalog.transaction():
-            affected = self._apply(batch)
-            plan = self._planned(affected, batch.contents)
+            affected, fresh = self._apply(batch)
+            plan = self._planned(affected, batch.contents, fresh)
             self._write(plan, vectors, done)
             self._save_sources(batch)
-        self._states = {state.path: state for state in self._catalog.sources()}
+        for path in (*batch.finished, *batch.failed):
+            state = self._catalog.source(path)
+            if state is not None:
+                self._states[path] = state
         open_whole = {} if self._current is None else self._still_open(batch)
         self._batch = _Batch(seen=open_whole)
         if self._current is not None:
@@ -358,7 +372,7 @@ class MemoryWriter:
                     affected.update(place.message for place in places)
                     self._catalog.remove_places(places)
                     self._catalog.drop_session(session)
-            self._write(self._planned(affected, {}), {}, done)
+            self._write(self._planned(affected, {}, {}), {}, done)
         self._broken = False
         return done.removed
 
@@ -412,7 +426,7 @@ class MemoryWriter:
         """Vectors for the texts in hand, by message. Not inside a transaction: this may take long."""
         if embed is None or not batch.contents:
             return {}
-        texts = [chunk.text for chunks in batch.contents.values() for chunk in chunks]
+        texts = [chunk.text for content in batch.contents.values() for chunk in content.chunks]
         matrix = embed(texts)
         if matrix.shape != (len(texts), self._embedding.width):
             raise FunesError(
@@ -420,21 +434,23 @@ class MemoryWriter:
             )
         vectors: dict[int, NDArray[np.float32]] = {}
         start = 0
-        for message, chunks in batch.contents.items():
-            vectors[message] = matrix[start : start + len(chunks)]
-            start += len(chunks)
+        for message, content in batch.contents.items():
+            vectors[message] = matrix[start : start + len(content.chunks)]
+            start += len(content.chunks)
         return vectors
 
-    def _apply(self, batch: _Batch) -> set[int]:
-        """Write what was put into the catalog. Returns the messages that may have to be stored differently."""
+    def _apply(self, batch: _Batch) -> tuple[set[int], dict[int, list[Place]]]:
+        """Write what was put into the catalog.
+
+        Returns:
+            The messages that may have to be stored differently; and all places of those that are new.
+        """
         catalog = self._catalog
         affected: set[int] = set(batch.contents)
         numbers = {
             path: catalog.source_no(path, source.harness, safe_text(str(source.root)), source.kind)
             for path, source in batch.sources.items()
         }
-        infos: dict[int, int] = {}
-        split: set[str] = set()
         for (path, session_id), info in batch.infos.items():
             if session_id in self._forgotten:
                 continue
@@ -442,17 +458,26 @@ class MemoryWriter:
             fork = info.relation == "fork"
             if catalog.stand(session, numbers[path], catalog.info_no(info), info.started or "", fork):
                 affected.update(catalog.shared_messages(session))
+        sighted = catalog.sighted({put.message for puts in batch.puts.values() for put in puts.values()})
+        fresh: dict[int, list[Place]] = {}
+        earlier = {path for path in batch.finished if path in batch.seen and catalog.gave(numbers[path])}
+        infos: dict[int, int] = {}
+        taken: dict[int, bool] = {}
+        split: set[str] = set()
         for path, puts in batch.puts.items():
             source = numbers[path]
             sessions: dict[str, int] = {}
+            changed: list[Place] = []
             for (session_id, turn), put in puts.items():
                 if session_id not in sessions:
                     sessions[session_id] = self._session(session_id, path)
+                    taken[sessions[session_id]] = catalog.occupied(sessions[session_id])
                 if id(put.info) not in infos:
                     infos[id(put.info)] = catalog.info_no(put.info)
-                place = Place(sessions[session_id], turn, source, put.message, put.seq, put.data, infos[id(put.info)])
+                session = sessions[session_id]
+                place = Place(session, turn, source, put.message, put.seq, put.facts, infos[id(put.info)])
                 known = False
-                for other in catalog.places_at(place.session, turn):
+                for other in catalog.places_at(session, turn) if taken[session] else ():
                     if other.source != source:
                         if other.message != put.message:
                             split.add(session_id)
@@ -461,24 +486,27 @@ class MemoryWriter:
                     elif other.message != put.message:
                         affected.add(other.message)
                 if not known:
-                    catalog.save_places([place])
+                    changed.append(place)
                     affected.add(put.message)
-        for path in batch.finished:
-            seen = batch.seen.get(path)
-            if seen is not None:
-                gone = [
-                    place
-                    for place in catalog.places_of_source(numbers[path])
-                    if (catalog.base(place.session), place.turn) not in seen
-                ]
-                affected.update(place.message for place in gone)
-                catalog.remove_places(gone)
+                    if put.message not in sighted:
+                        fresh.setdefault(put.message, []).append(place)
+            catalog.save_places(changed)
+        for path in earlier:
+            seen = batch.seen[path]
+            gone = [
+                place
+                for place in catalog.places_of_source(numbers[path])
+                if (catalog.base(place.session), place.turn) not in seen
+            ]
+            affected.update(place.message for place in gone)
+            catalog.remove_places(gone)
         for base in split:
             catalog.split(base)
         for base in {session_id for puts in batch.puts.values() for session_id, _ in puts}:
             if catalog.is_split(base):
                 affected.update(self._resplit(base))
-        return affected
+                fresh = {}
+        return affected, fresh
 
     def _session(self, session_id: str, path: str) -> int:
         """The number of the session that a transcript's session id means in the source at `path`."""
@@ -497,12 +525,19 @@ class MemoryWriter:
             affected.update(self._catalog.move(base, source, target))
         return affected
 
-    def _planned(self, affected: Iterable[int], contents: dict[int, list[Chunk]]) -> _Plan:
-        """Compare what should be stored of each message with what is."""
+    def _planned(self, affected: Iterable[int], contents: dict[int, _Content], fresh: dict[int, list[Place]]) -> _Plan:
+        """Compare what should be stored of each message with what is.
+
+        Args:
+            affected: The messages to look at.
+            contents: The rows of those that came with rows.
+            fresh: All places of those that were in no place before.
+        """
         catalog = self._catalog
-        wanted = list(affected)
-        places = catalog.places_of_messages(wanted)
-        stored = catalog.messages(wanted)
+        wanted = sorted(affected)
+        places = catalog.places_of_messages(message for message in wanted if message not in fresh)
+        places.update(fresh)
+        stored = catalog.messages(message for message in wanted if message not in fresh)
         ranks = catalog.ranks({place.session for group in places.values() for place in group})
         paths = catalog.source_paths()
         infos = catalog.infos({place.info for group in places.values() for place in group})
@@ -516,28 +551,37 @@ class MemoryWriter:
                     plan.gone.append(message)
                     plan.old[message] = self._ids(before)
                 continue
-            home = min(group, key=lambda p: (ranks[p.session], paths[p.source], p.seq, p.turn))
-            chunks = contents.get(message)
-            content = before.content if chunks is None and before is not None else _content(chunks or [])
-            shape = _shape(ranks[home.session][2], home, infos[home.info], paths[home.source])
-            if before is not None and (before.content, before.shape) == (content, shape):
-                continue
-            if before is None and chunks is None:
+            if len(group) == 1:
+                home = group[0]
+            else:
+                home = min(group, key=lambda p: (ranks[p.session], paths[p.source], p.seq, p.turn))
+            given = contents.get(message)
+            if given is not None:
+                content, blocks = given.digest, _blocks(given.chunks)
+            elif before is not None:
+                content, blocks = before.content, before.blocks
+            else:
                 continue  # its rows were lost; its sources are read again
+            shape = _shape(ranks[home.session][2], home, infos[home.info], paths[home.source])
             if before is not None:
+                if (before.content, before.shape) == (content, shape):
+                    continue
                 plan.old[message] = self._ids(before)
             homes[message] = home
-            blocks = before.blocks if chunks is None and before is not None else _blocks(chunks or [])
             plan.messages.append(Message(message, home.session, home.turn, home.seq, blocks, content, shape))
         unread = [name for m in homes if m not in contents for name in plan.old[m].values()]
         rows = self._stored_rows(unread)
         for message, home in homes.items():
-            chunks = contents.get(message)
-            if chunks is None:
+            given = contents.get(message)
+            if given is not None:
+                chunks = given.chunks
+            else:
                 chunks = [rows[name] for name in plan.old[message].values() if name in rows]
-            session_id = ranks[home.session][2]
+            session_id, info, path = ranks[home.session][2], infos[home.info], paths[home.source]
             for chunk in chunks:
-                row = _at_home(chunk, session_id, home, infos[home.info], paths[home.source], message)
+                row = chunk
+                if not _is_at_home(chunk, session_id, home, info, path):
+                    row = _at_home(chunk, session_id, home, info, path, message)
                 plan.rows[row.id] = row
                 plan.owner[row.id] = message
         sessions = {m.session for m in plan.messages} | {stored[m].session for m in plan.old}
@@ -556,12 +600,13 @@ class MemoryWriter:
         rows = list(plan.rows.values())
         had = {name for ids in plan.old.values() for name in ids.values()}
         found = self._vectors_for(plan, vectors, table)
+        words = self._queue_words(plan, removed, had)  # they are cut into terms while the table is written
         replaced = [row for row in rows if row.id in had]
         fresh = [row for row in rows if row.id not in had]
         table.upsert(replaced, [found.get(row.id) for row in replaced])
         table.append(fresh, [found.get(row.id) for row in fresh])
         table.delete(sorted(removed))
-        self._write_words(plan, removed, had)
+        words.commit()
         self._write_vectors(rows, found, removed | had)
         self._catalog.put(STAMP, str(table.version))
         self._catalog.put("model", json.dumps([self._embedding.model, self._embedding.width]))
@@ -600,11 +645,14 @@ class MemoryWriter:
                     found[name] = stored[old]
         return found
 
-    def _write_words(self, plan: _Plan, removed: set[str], had: set[str]) -> None:
+    def _queue_words(self, plan: _Plan, removed: set[str], had: set[str]) -> lexical.LexicalWriter:
+        """Hand the documents that change to the word index, which is to be committed after the table."""
         changed = {row.key for row in plan.rows.values()}
         again: set[int] = set()
         beside: dict[int, tuple[int | None, int | None]] = {}
+        order: dict[int, int] = {}
         for session, keys in plan.after.items():
+            order.update((key, len(order)) for key in keys)
             earlier = _neighbours(plan.before.get(session, []))
             for key, pair in _neighbours(keys).items():
                 beside[key] = pair
@@ -614,19 +662,26 @@ class MemoryWriter:
         rows = {row.key: row for row in plan.rows.values()}
         others = self._stored_rows([f"{key:016x}" for key in needed - rows.keys()])
         rows.update((chunk.key, chunk) for chunk in others.values())
-        writer = lexical.LexicalWriter(self._folder / derived.LEXICAL, bulk=len(again) >= _BULK)
-        try:
-            stale = {int(name, 16) for name in removed | had} | (again - changed)
-            writer.delete(stale)
 
-            def text(key: int | None) -> str:
-                return rows[key].text if key is not None and key in rows else ""
+        def text(key: int | None) -> str:
+            return rows[key].text if key is not None and key in rows else ""
 
-            writer.add(Entry(rows[key], text(beside[key][0]), text(beside[key][1])) for key in again if key in rows)
-            writer.commit()
-        finally:
-            writer.close()
-        self._words = None
+        writer = self._word_writer(bulk=len(again) >= _BULK)
+        writer.delete({int(name, 16) for name in removed | had} | (again - changed))
+        writer.add(
+            Entry(rows[key], text(beside[key][0]), text(beside[key][1]))
+            for key in sorted(again, key=order.__getitem__)
+            if key in rows
+        )
+        return writer
+
+    def _word_writer(self, *, bulk: bool) -> lexical.LexicalWriter:
+        """Stays open, so that segments are merged while the next ones are made."""
+        if self._lexical is None or (bulk and not self._lexical.bulk):
+            if self._lexical is not None:
+                self._lexical.close()
+            self._lexical = lexical.LexicalWriter(self._folder / derived.LEXICAL, bulk=bulk)
+        return self._lexical
 
     def _write_vectors(self, rows: Sequence[Chunk], found: dict[str, NDArray[np.float32]], stale: set[str]) -> None:
         import numpy as np
@@ -670,6 +725,7 @@ class MemoryWriter:
             self._words = lexical.LexicalReader(self._folder / derived.LEXICAL)
         found: dict[str, Chunk] = {}
         if self._words is not None:
+            self._words.refresh()
             found = {row.id: row for row in self._words.rows([int(name, 16) for name in names]).values()}
         lacking = [name for name in names if name not in found]
         if lacking:
@@ -767,9 +823,9 @@ class MemoryWriter:
             number = catalog.info_no(info)
             if not catalog.stands(session, source):
                 catalog.stand(session, source, number, info.started or "", False)
-            data = TurnFacts(row.parent_uuid, row.ts, row.role, row.message_id, row.flags, _kinds(rows)).dump()
+            facts = TurnFacts(row.parent_uuid, row.ts, row.role, row.message_id, row.flags, _kinds(rows))
             if catalog.place(session, turn, source) is None:
-                catalog.save_places([Place(session, turn, source, message, row.seq, data, number)])
+                catalog.save_places([Place(session, turn, source, message, row.seq, facts, number)])
             found.setdefault(message, []).extend(rows)
         return found
 
@@ -878,21 +934,25 @@ def _content(chunks: Sequence[Chunk]) -> int:
 
 def _shape(session_id: str, home: Place, info: SessionInfo, path: str) -> int:
     """A digest of what the rows of a message say of the place where it stands."""
-    facts = [
-        session_id,
-        home.turn,
-        home.seq,
-        home.data,
-        path,
-        info.harness,
-        info.cwd,
-        info.repo,
-        info.branch,
-        info.commit,
-        info.parent_session_id,
-        info.agent_name,
-    ]
-    return _number(blake2b(json.dumps(facts).encode(), digest_size=8))
+    facts = home.facts
+    text = "\0".join(
+        (
+            session_id,
+            home.turn,
+            str(home.seq),
+            "-" if facts.parent is None else f"+{facts.parent}",
+            facts.ts,
+            facts.role,
+            "-" if facts.message_id is None else f"+{facts.message_id}",
+            facts.flags,
+            path,
+            info.harness,
+            *("-" if value is None else f"+{value}" for value in (info.cwd, info.repo, info.branch)),
+            *("-" if value is None else f"+{value}" for value in (info.commit, info.parent_session_id)),
+            "-" if info.agent_name is None else f"+{info.agent_name}",
+        )
+    )
+    return _number(blake2b(text.encode("utf-8", "replace"), digest_size=8))
 
 
 def _blocks(chunks: Sequence[Chunk]) -> str:
@@ -914,12 +974,35 @@ def _has_less(chunks: Sequence[Chunk], stored: Sequence[Chunk] | Sequence[tuple[
     return blocks < others
 
 
+def _is_at_home(chunk: Chunk, session_id: str, home: Place, info: SessionInfo, path: str) -> bool:
+    """Whether a row already is as `_at_home` would make it."""
+    facts = home.facts
+    return (
+        chunk.source_path == path
+        and chunk.session_id == session_id
+        and chunk.turn_uuid == home.turn
+        and chunk.seq == home.seq
+        and chunk.parent_uuid == facts.parent
+        and chunk.ts == facts.ts
+        and chunk.role == facts.role
+        and chunk.message_id == facts.message_id
+        and chunk.flags == facts.flags
+        and chunk.harness == info.harness
+        and chunk.repo == (info.repo or "")
+        and chunk.cwd == info.cwd
+        and chunk.branch == info.branch
+        and chunk.commit == info.commit
+        and chunk.parent_session_id == info.parent_session_id
+        and chunk.agent_name == info.agent_name
+    )
+
+
 def _at_home(chunk: Chunk, session_id: str, home: Place, info: SessionInfo, path: str, message: int) -> Chunk:
     """A row of a message as it is stored at its home."""
-    facts = TurnFacts.load(home.data)
-    return replace(
-        chunk,
+    facts = home.facts
+    return Chunk(
         id=chunk_id(session_id, home.turn, chunk.block_idx, chunk.split_idx),
+        text=chunk.text,
         session_id=session_id,
         workdir=munge(info.cwd),
         turn_uuid=home.turn,
@@ -927,7 +1010,11 @@ def _at_home(chunk: Chunk, session_id: str, home: Place, info: SessionInfo, path
         seq=home.seq,
         ts=facts.ts,
         role=facts.role,
+        block_type=chunk.block_type,
+        tool_name=chunk.tool_name,
         source_path=path,
+        block_idx=chunk.block_idx,
+        split_idx=chunk.split_idx,
         harness=info.harness,
         repo=info.repo or "",
         message_id=facts.message_id,
