@@ -161,7 +161,7 @@ def work_off(home: FunesHome, index: Index, settling: Callable[[Sequence[Path]],
 def _do(folder: Path, words: Sequence[Word], index: Index, settling: Callable[[Sequence[Path]], None]) -> None:
     settling(sorted({path for word in words for path in word.paths}))
     outcome: dict[tuple[str, Path | None], str] = {}
-    for word in words:
+    for word in sorted(words, key=lambda w: not w.paths):  # a turn that just ended comes before catching up
         for path in word.paths or (None,):
             # A transcript that is not there (an agent may name one it never wrote) is no failure.
             if (word.agent, path) not in outcome and (path is None or path.exists()):

@@ -537,6 +537,7 @@ class Request:
     def __init__(self, path: str, body: dict[str, Any]) -> None:
         self.path = path
         self.body = body
+        self.at = time.time()
 
     @property
     def tools(self) -> list[str]:

@@ -135,7 +135,8 @@ def test_the_real_command_is_silent_and_loads_little(tmp_path: Path) -> None:
     """Started as an agent starts it, its standard input open; the worker it starts has nothing to index."""
     probe = (
         "import sys; before = set(sys.modules); from funes_mcp.__main__ import main\n"
-        "import atexit; atexit.register(lambda: print(*sorted(set(sys.modules) - before), file=open(sys.argv[-1], 'w')))\n"
+        "import atexit\n"
+        "atexit.register(lambda: print(*sorted(set(sys.modules) - before), file=open(sys.argv[-1], 'w')))\n"
         "main(['hook', 'claude', 'Stop'])"
     )
     listing = tmp_path / "modules"

@@ -78,7 +78,7 @@ def test_hooks_go_where_the_user_keeps_theirs(desk: Desk) -> None:
     desk.add("codex")
     assert not (desk.home / ".codex/hooks.json").exists()
     assert toml.read_text().startswith(text)
-    assert [g["hooks"][0]["command"] for g in config(desk)["hooks"]["Stop"]][0] == "u"
+    assert config(desk)["hooks"]["Stop"][0]["hooks"][0]["command"] == "u"
     assert f"{toml}:stop:1:0" in config(desk)["hooks"]["state"]
     once = toml.read_bytes()
     desk.add("codex")

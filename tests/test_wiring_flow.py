@@ -11,19 +11,22 @@ from typing import Any
 
 import pytest
 import tomlkit
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from ruamel.yaml import YAML
 from wiring_support import AGENTS, VARIABLES, Desk
 
 from funes_mcp.errors import BadRequestError, FunesError
 from funes_mcp.wiring import files
 from funes_mcp.wiring.document import ConfigError
-from funes_mcp.wiring.flow import find_wiring
+from funes_mcp.wiring.flow import find_wiring, wiring_notes
 from funes_mcp.wiring.program import find_program, is_ephemeral, is_our_hook
 
 #: A file of each agent, with the user's own settings in a layout of their own.
 USERS: dict[str, dict[str, str]] = {
     "claude": {
-        ".claude/settings.json": '{\r\n\t"model" : "opus",\r\n\t"hooks": {"Stop":[{"hooks":[{"type":"command","command":"mine"}]}]},'
+        ".claude/settings.json": '{\r\n\t"model" : "opus",\r\n\t"hooks": '
+        '{"Stop":[{"hooks":[{"type":"command","command":"mine"}]}]},'
         '\r\n\t"permissions": { "allow": ["Bash(ls:*)"], "deny": [] }, "x-unknown": {"é": null}\r\n}',
         ".claude.json": '{"numStartups":3,"mcpServers":{"other":{"command":"o","args":[]}},"projects":{"/p":{}}}',
     },
@@ -444,3 +447,62 @@ def test_the_command_is_absolute_and_of_this_installation(tmp_path: Path) -> Non
     assert find_program({}, argv0=str(other)) == (str(other),)
     assert is_ephemeral(["/home/u/.cache/uv/archive-v0/x/bin/funes"])
     assert not is_ephemeral(["/home/u/.local/bin/funes"])
+
+
+def test_other_packages_of_the_same_name_are_pointed_out(desk: Desk) -> None:
+    (desk.home / ".claude/settings.json").write_text('{"enabledPlugins": {"funes@elsewhere": true, "x@y": true}}')
+    assert any("funes@elsewhere" in note for note in desk.add("claude").notes)
+    (desk.home / ".pi/agent/settings.json").write_text('{"packages": ["../../funes-pi", "npm:other"]}')
+    assert any("funes-pi" in note for note in desk.add("pi").notes)
+
+
+def test_status_says_which_wiring_does_not_work(desk: Desk) -> None:
+    def notes() -> tuple[str, ...]:
+        return wiring_notes(desk.funes_home, desk.environ, desk.home)
+
+    assert notes() == ()
+    desk.add("codex", consents=())
+    assert any("not trusted" in note for note in notes())
+    (desk.home / ".hermes/config.yaml").write_text("a: [")
+    assert any(note.startswith("Hermes: ") and "config.yaml" in note for note in notes())
+
+
+keys = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=6)
+json_values = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-9, 9), keys),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(keys, inner, max_size=2),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    content=st.dictionaries(keys, json_values, max_size=3),
+    indent=st.sampled_from([None, 2, "\t"]),
+    bom=st.booleans(),
+    crlf=st.booleans(),
+    hooks=st.sampled_from([None, {}, {"Stop": [{"hooks": [{"type": "command", "command": "u"}]}]}]),
+)
+def test_any_json_comes_back_byte_for_byte(
+    tmp_path_factory: pytest.TempPathFactory, content: dict[str, Any], indent: Any, bom: bool, crlf: bool, hooks: Any
+) -> None:
+    desk = Desk(tmp_path_factory.mktemp("desk"))
+    desk.install("codex")
+    desk.install("claude")
+    text = json.dumps({**content, **({"hooks": hooks} if hooks is not None else {})}, indent=indent, ensure_ascii=False)
+    data = (b"\xef\xbb\xbf" if bom else b"") + (text.replace("\n", "\r\n") if crlf else text).encode()
+    reserved = {"hooks", "permissions", "enabledPlugins", "extraKnownMarketplaces", "mcpServers"}
+    if reserved & set(content):
+        return
+    for path in (desk.root("codex") / "hooks.json", desk.root("claude") / "settings.json", desk.home / ".claude.json"):
+        path.write_bytes(data)
+    before = desk.snapshot()
+    for agent in ("codex", "claude"):
+        desk.add(agent)
+        desk.add(agent)
+    for name in (".codex/hooks.json", ".claude/settings.json", ".claude.json"):
+        added = json.loads((desk.home / name).read_text("utf-8-sig"))
+        assert {key: added[key] for key in content} == content
+    for agent in ("codex", "claude"):
+        desk.remove(agent)
+    assert desk.snapshot() == before

@@ -134,8 +134,13 @@ class ClaudeWiring:
         return Wired(server is not None, EVENTS if hooked else (), tuple(notes))
 
     def advice(self, place: Place, order: Order) -> Sequence[str]:
-        """When it takes effect."""
-        return ("Sessions of Claude Code that are open now see funes after a restart.",)
+        """When it takes effect, and what else of that name is there."""
+        notes = ["Sessions of Claude Code that are open now see funes after a restart."]
+        plugins = look(ConfigText.load(place.root / "settings.json", _JSON).value, ["enabledPlugins"])
+        for other in plugins if isinstance(plugins, dict) else ():
+            if other.startswith(f"{PLUGIN}@") and other != _PLUGIN_KEY and plugins[other]:
+                notes.append(f"Another plugin `{other}` is on; `claude plugin uninstall {other}` takes it out.")
+        return notes
 
     @staticmethod
     def _state_file(place: Place) -> Path:

@@ -90,8 +90,13 @@ class PiWiring:
         return Wired(server is not None or hooked, EVENTS if hooked else (), tuple(notes))
 
     def advice(self, place: Place, order: Order) -> Sequence[str]:
-        """When it takes effect."""
-        return ("A session of pi that is open now sees funes after `/reload`.",)
+        """When it takes effect, and what else of that name is there."""
+        notes = ["A session of pi that is open now sees funes after `/reload`."]
+        packages = look(ConfigText.load(place.root / "settings.json", _JSON).value, ["packages"])
+        for other in packages if isinstance(packages, list) else ():
+            if isinstance(other, str) and "funes" in other:
+                notes.append(f"The package {other} may bring tools of the same name; `pi remove {other}` takes it out.")
+        return notes
 
 
 def _extension(place: Place) -> Path:

@@ -177,6 +177,26 @@ class Wirer:
         return wiring.state(self.place(wiring))
 
 
+def wiring_notes(home: FunesHome, environ: Mapping[str, str], user_home: Path) -> tuple[str, ...]:
+    """Sentences about wired agents whose hooks or tools do not work (hooks not trusted, a server switched off).
+
+    For `status`. Never raises: a file that cannot be read is a sentence too.
+    """
+    notes = []
+    wirer = Wirer(home, environ, user_home)
+    for wiring in wirings().values():
+        try:
+            state = wirer.state(wiring)
+        except FunesError as error:
+            notes.append(f"{wiring.title}: {error.message.removesuffix(' Nothing was changed.')}")
+            continue
+        if state.server or state.hooks:
+            notes += [f"{wiring.title}: {note}" for note in state.notes]
+            if not state.hooks:
+                notes.append(f"{wiring.title}: no hook of funes is set; run `funes add {wiring.name}` again")
+    return tuple(notes)
+
+
 #: The variables that name an agent's folder.
 _ROOT_VARIABLES = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "PI_CODING_AGENT_DIR", "HERMES_HOME")
 

@@ -42,12 +42,12 @@ def test_from_add_to_remove(world: Callable[..., World], name: str, package: str
 
     # The hook at the turn's end makes the new turn recallable, and our own tool's result is not stored.
     here.hook_done(here.TURN_HOOK, since)
+    health = here.home / ".funes/hooks/health" / f"{name} {here.TURN_HOOK}.json"
+    print(f"{name} {package}: stored {health.stat().st_mtime - sent[-1].at:.1f} s after the model's last answer")
     here.idle()
-    elapsed = time.time() - since
     assert "Quokkas were told about it." in here.funes("recall", "Quokkas were told")
     assert len(here.rows("We settled on zstd")) == len({row["id"] for row in here.rows("We settled on zstd")})
     assert not [row for row in here.rows("→ get") if row["role"] != "assistant"], "our own result was stored"
-    print(f"{name} {package}: recallable {elapsed:.1f} s after the run began")
 
     # After `remove` the next run has no tool of ours and no hook.
     here.funes("remove", name)
