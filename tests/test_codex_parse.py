@@ -324,7 +324,7 @@ def test_a_compaction_gives_its_summary_and_not_the_history_again(tmp_path: Path
         line("compacted", {"message": "", "replacement_history": history}),
     )
     assert said(turns) == [("text", "hello"), ("summary", "We chose sqlite."), ("text", "The summary as a message.")]
-    assert turns[1].flags == {"summary"}
+    assert (turns[1].flags, turns[1].role) == ({"summary"}, "system")
     assert (turns[1].turn_uuid, turns[2].turn_uuid) == (f"{SID}-0.001", f"{SID}-1")
     assert tally.parts["summary", "repeated history"] == 3
     assert tally.skipped["compacted", "recorded twice"] == 1
@@ -514,6 +514,22 @@ def test_a_directory_from_the_environment_when_nothing_else_tells(tmp_path: Path
         message("user", "hello"),
     )
     assert info.cwd == "/home/u/x"
+
+
+def test_each_reading_introduces_the_session(tmp_path: Path) -> None:
+    records = [meta(), message("user", "one")]
+    path = write(tmp_path, records)
+    _, first, reader = read_path(path)
+    write(tmp_path, [*records, message("user", "two")])
+    source = ADAPTER.source_at(path)
+    assert source is not None
+    again = ADAPTER.read(source, reader.cursor())
+    assert [type(found) for found in again] == [SessionInfo, Turn]
+    write(tmp_path, [*records, message("user", "two"), event("thread_name_updated", thread_name="A title")])
+    last = ADAPTER.read(source, again.cursor())
+    (info,) = list(last)
+    assert info == replace(first, title="A title") if first else False
+    assert list(ADAPTER.read(source, last.cursor())) == []
 
 
 def test_no_time_is_no_time(tmp_path: Path) -> None:

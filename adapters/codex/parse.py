@@ -146,8 +146,10 @@ class RolloutParser:
         return asdict(self._state)
 
     def end(self) -> Iterable[Event]:
-        info = self._info()
-        return [info] if info is not None and self._state.named else []
+        # What was learned of a session behind its last turn; without any turn there is none to speak of.
+        told = self._state.told
+        info = self._info() if told else None
+        return [info] if info is not None and self._state.told != told else []
 
     def feed(self, record: dict[str, Any], trimmed: bool) -> list[Event]:
         kind = _text(record.get("type"))
@@ -259,15 +261,12 @@ class RolloutParser:
             self._state.facts.cwd = _text(cwd) or None
 
     def _info(self) -> SessionInfo | None:
-        """What is known of the session, unless it has been said already."""
+        """What is known of the session, unless this reading has said it already."""
         facts = tuple([getattr(self._state.facts, name) for name in _FACTS])
-        if facts == self._facts_told:  # the usual case, found out without a digest
+        if facts == self._facts_told:
             return None
         self._facts_told = facts
-        mark = digest(*(str(value) for value in facts))
-        if mark == self._state.told:
-            return None
-        self._state.told = mark
+        self._state.told = digest(*(str(value) for value in facts))
         return SessionInfo(harness=HARNESS, **asdict(self._state.facts))
 
     # A copied history
@@ -583,7 +582,7 @@ class RolloutParser:
         length, said = self._state.said
         if length and digest(text[-length:]) == said:
             return self._skip(label, _REPEATS)
-        return self._one("summary", text, None, "assistant", label, ts, trimmed, False)
+        return self._one("summary", text, None, "system", label, ts, trimmed, False)
 
     def _without_payload(self, record: dict[str, Any], kind: str, ts: str | None, trimmed: bool) -> list[Event]:
         """Records of the first releases: a header, items without an envelope, and states between them."""

@@ -116,6 +116,7 @@ class SessionParser:
             return None
         if any(block.type == "summary" for block in blocks):
             flags.add("summary")
+        is_summary = all(block.type == "summary" for block in blocks)
         tally.kept[kind] += 1
         return Turn(
             session_id=self._session_id,
@@ -123,7 +124,7 @@ class SessionParser:
             parent_uuid=None,
             seq=seq,
             ts=to_rfc3339(row.timestamp),
-            role=cast(Role, row.role),
+            role="system" if is_summary else cast(Role, row.role),
             blocks=blocks,
             identity=identity or identity_of(self._session_id, row),
             flags=frozenset(flags),

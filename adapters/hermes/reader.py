@@ -81,9 +81,10 @@ class DatabaseReader:
                 known = self._known.get(session_id)
                 if known == entry:
                     continue
-                if known is None or known[5] != mark:
+                grown = known is None or known[0] != extent.last_id
+                if known is None or grown or known[5] != mark:
                     yield info
-                if known is None or known[0] != extent.last_id:
+                if grown:
                     store = store or Store(self._source.path)
                     try:
                         yield from self._session(store, session_id, known[0] if known else 0, extent.last_id)

@@ -90,9 +90,10 @@ class SessionParser:
         return asdict(self._state)
 
     def end(self) -> Iterable[Event]:
-        # Without a turn there is no session to speak of; with one, what was learned since.
-        info = self._info() if self._state.told else None
-        return [] if info is None else [info]
+        # What was learned of a session behind its last turn; without any turn there is none to speak of.
+        told = self._state.told
+        info = self._info() if told else None
+        return [info] if info is not None and self._state.told != told else []
 
     def feed(self, record: dict[str, Any], trimmed: bool) -> list[Event]:
         kind = _text(record.get("type"))
@@ -133,16 +134,13 @@ class SessionParser:
         return self._skip(record, "session", "the session's facts")
 
     def _info(self) -> SessionInfo | None:
-        """What is known of the session, unless it has been said already."""
+        """What is known of the session, unless this reading has said it already."""
         state = self._state
         facts = (state.cwd, state.title, state.parent, state.started)
-        if facts == self._facts_told:  # the usual case, found out without a digest
+        if facts == self._facts_told:
             return None
         self._facts_told = facts
-        mark = digest(*(str(value) for value in facts))
-        if mark == state.told:
-            return None
-        state.told = mark
+        state.told = digest(*(str(value) for value in facts))
         return SessionInfo(
             session_id=self._session_id,
             harness=HARNESS,
@@ -252,7 +250,7 @@ class SessionParser:
     ) -> list[Event]:
         text = _text(holder.get("summary"))
         blocks = [self._block("summary", text, 0)] if text.strip() else []
-        return self._give(entry, blocks, "assistant", label, ts, trimmed, False, "no words")
+        return self._give(entry, blocks, "system", label, ts, trimmed, False, "no words")
 
     def _injected(
         self, entry: dict[str, Any], holder: dict[str, Any], label: str, ts: str | None, trimmed: bool
