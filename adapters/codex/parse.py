@@ -208,7 +208,8 @@ class RolloutParser:
         subagent = source.get("subagent") if isinstance(source, dict) else None
         spawn = subagent.get("thread_spawn") if isinstance(subagent, dict) else None
         spawn = spawn if isinstance(spawn, dict) else {}
-        fork = _text(payload.get("forked_from_id"))
+        base = payload.get("history_base")
+        fork = _text(payload.get("forked_from_id")) or _text(base.get("thread_id") if isinstance(base, dict) else None)
         spawned_by = _text(payload.get("parent_thread_id")) or _text(spawn.get("parent_thread_id"))
         is_subagent = subagent is not None or payload.get("thread_source") == "subagent"
         parent = (spawned_by or fork) if is_subagent else (fork or spawned_by)

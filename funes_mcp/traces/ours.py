@@ -9,8 +9,9 @@ from typing import Final
 MARKER: Final = "quotes from past sessions"
 #: How the prompts of `funes ask` begin; the sessions that it starts are not indexed.
 ASK_OPENING: Final = "Answer from funes, the memory of past coding sessions."
-#: How far into a result the marker is looked for: behind the notes that agents put before a result.
-_HEAD: Final = 2_000
+#: How far into a result its marks are looked for: behind the notes that agents put before a result, but not
+#: so far that a text which quotes them is taken for ours.
+_HEAD: Final = 600
 
 _SERVER: Final = "funes"
 _TOOLS: Final = frozenset({"recall", "get", "status"})
