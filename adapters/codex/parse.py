@@ -8,21 +8,34 @@ recorded as an event alone, an item of the first releases) must not move that co
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from funes_adapters.codex.forms import (
+    ITEM_TEXTS,
+    as_json,
+    is_counted,
+    item_kinds,
+    joined,
+    output_text,
+    parts_of,
+    summary_of,
+    text_of,
+    tool_name,
+    uuid_ms,
+    uuid_time,
+)
 from funes_adapters.codex.kinds import NOISE, NOISE_ITEMS, event_reason, own_words, request_of
-from funes_adapters.codex.sessions import HARNESS, date_of, thread_of
+from funes_adapters.codex.sessions import HARNESS, date_of, is_uuid, thread_of
 
 from funes_mcp.traces.identity import digest
 from funes_mcp.traces.jsonl import JsonlReader
 from funes_mcp.traces.model import Block, BlockType, Cursor, Event, Role, SessionInfo, Source, Tally, Turn
 from funes_mcp.traces.ours import is_own_output, is_own_tool
-from funes_mcp.traces.text import clean, compact_json, elide, repo_of_remote
+from funes_mcp.traces.text import clean, elide, repo_of_remote
 from funes_mcp.traces.time import to_rfc3339, to_unix_ms
 
 #: Raise it when the same records give other turns.
@@ -41,12 +54,6 @@ _COPY_MS: Final = 500
 #: … and where turn ids tell, this only bounds a copy that never ends.
 _COPY_MAX_MS: Final = 120_000
 
-_UUID7: Final = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
-#: The first part of an MCP tool's result is Codex' own.
-_TIMING: Final = re.compile(r"\s*Wall time: [\d.]+ seconds\s*(?:Output:\s*)?")
-_ITEM_TEXTS: Final = ("input_text", "output_text")
-#: Namespaces of MCP servers; Codex' own tools have others, which older sessions do not name.
-_SERVERS: Final = ("mcp", "funes")
 
 _COPIED: Final = "copied from the session it was forked from"
 _REPEATS: Final = "recorded twice"
@@ -152,7 +159,7 @@ class RolloutParser:
         return [info] if info is not None and self._state.told != told else []
 
     def feed(self, record: dict[str, Any], trimmed: bool) -> list[Event]:
-        kind = _text(record.get("type"))
+        kind = text_of(record.get("type"))
         payload = record.get("payload")
         ts = to_rfc3339(record.get("timestamp") or record.get("time"))
         if not isinstance(payload, dict):
@@ -179,7 +186,7 @@ class RolloutParser:
 
     def _meta(self, payload: dict[str, Any], ts: str | None) -> list[Event]:
         state = self._state
-        named = _text(payload.get("id"))
+        named = text_of(payload.get("id"))
         if not state.named:
             state.named = True
             state.began = to_unix_ms(ts)
@@ -200,20 +207,22 @@ class RolloutParser:
         return self._skip("session_meta", "the session's facts")
 
     def _facts_of(self, payload: dict[str, Any], ts: str | None) -> _Facts:
-        session_id = _text(payload.get("id"))
+        session_id = text_of(payload.get("id"))
         if not session_id:
             in_name = thread_of(self._path)
-            session_id = in_name if _UUID7.fullmatch(in_name) else _text(payload.get("session_id")) or in_name
+            session_id = in_name if is_uuid(in_name) else text_of(payload.get("session_id")) or in_name
         source = payload.get("source")
         subagent = source.get("subagent") if isinstance(source, dict) else None
         spawn = subagent.get("thread_spawn") if isinstance(subagent, dict) else None
         spawn = spawn if isinstance(spawn, dict) else {}
         base = payload.get("history_base")
-        fork = _text(payload.get("forked_from_id")) or _text(base.get("thread_id") if isinstance(base, dict) else None)
-        spawned_by = _text(payload.get("parent_thread_id")) or _text(spawn.get("parent_thread_id"))
+        fork = text_of(payload.get("forked_from_id")) or text_of(
+            base.get("thread_id") if isinstance(base, dict) else None
+        )
+        spawned_by = text_of(payload.get("parent_thread_id")) or text_of(spawn.get("parent_thread_id"))
         is_subagent = subagent is not None or payload.get("thread_source") == "subagent"
         parent = (spawned_by or fork) if is_subagent else (fork or spawned_by)
-        originator = _text(payload.get("originator"))
+        originator = text_of(payload.get("originator"))
         git = payload.get("git")
         git = git if isinstance(git, dict) else {}
         agent = ""
@@ -222,11 +231,11 @@ class RolloutParser:
                 (
                     name
                     for name in (
-                        _text(payload.get("agent_nickname")),
-                        _text(spawn.get("agent_nickname")),
-                        _text(payload.get("agent_role")),
-                        _text(spawn.get("agent_role")),
-                        _text(subagent),
+                        text_of(payload.get("agent_nickname")),
+                        text_of(spawn.get("agent_nickname")),
+                        text_of(payload.get("agent_role")),
+                        text_of(spawn.get("agent_role")),
+                        text_of(subagent),
                     )
                     if name
                 ),
@@ -234,15 +243,15 @@ class RolloutParser:
             )
         return _Facts(
             session_id=session_id,
-            cwd=_text(payload.get("cwd")) or None,
-            repo=repo_of_remote(_text(git.get("repository_url"))),
-            branch=_text(git.get("branch")) or None,
-            commit=_text(git.get("commit_hash")) or None,
+            cwd=text_of(payload.get("cwd")) or None,
+            repo=repo_of_remote(text_of(git.get("repository_url"))),
+            branch=text_of(git.get("branch")) or None,
+            commit=text_of(git.get("commit_hash")) or None,
             parent_session_id=parent or None,
             relation="subagent" if is_subagent else ("fork" if parent else None),
             agent_name=agent or None,
             originator=None if originator.lower().startswith("codex") else originator or None,
-            started=to_rfc3339(payload.get("timestamp")) or ts or _uuid_time(session_id) or self._date(),
+            started=to_rfc3339(payload.get("timestamp")) or ts or uuid_time(session_id) or self._date(),
         )
 
     def _date(self) -> str | None:
@@ -255,11 +264,11 @@ class RolloutParser:
             return
         state.named = True
         state.facts.session_id = thread_of(self._path)
-        state.facts.started = _uuid_time(state.facts.session_id) or self._date() or ts
+        state.facts.started = uuid_time(state.facts.session_id) or self._date() or ts
 
     def _learn_cwd(self, cwd: object) -> None:
         if self._state.facts.cwd is None:
-            self._state.facts.cwd = _text(cwd) or None
+            self._state.facts.cwd = text_of(cwd) or None
 
     def _info(self) -> SessionInfo | None:
         """What is known of the session, unless this reading has said it already."""
@@ -282,8 +291,8 @@ class RolloutParser:
         state = self._state
         now = to_unix_ms(ts)
         later = None if now is None or state.began is None else now - state.began
-        named = _text(payload.get("turn_id"))
-        turn, thread = _uuid_ms(named), _uuid_ms(state.facts.session_id)
+        named = text_of(payload.get("turn_id"))
+        turn, thread = uuid_ms(named), uuid_ms(state.facts.session_id)
         begins = kind == "turn_context" or payload.get("type") in ("task_started", "turn_started")
         if begins and turn is not None and thread is not None:
             state.copy_ids = True
@@ -298,12 +307,12 @@ class RolloutParser:
         """Pass over a record of the parent's, but count it as the Rust funes does."""
         if kind == "response_item":
             self._state.any_item = True
-            if _counts(payload):
+            if is_counted(payload):
                 self._state.seq += 1
-            call = _text(payload.get("call_id"))
+            call = text_of(payload.get("call_id"))
             if call and payload.get("type") in ("function_call", "custom_tool_call"):
-                self._remember_call(call, _tool_name(payload))
-        name = _text(payload.get("type"))
+                self._remember_call(call, tool_name(payload))
+        name = text_of(payload.get("type"))
         self._tally.skipped[f"{kind}/{name}" if name else kind, _COPIED] += 1
         return []
 
@@ -311,34 +320,34 @@ class RolloutParser:
 
     def _item(self, payload: dict[str, Any], kind: str, ts: str | None, trimmed: bool, metadata: object) -> list[Event]:
         self._state.any_item = True
-        counts = kind == "response_item" and _counts(payload)
-        name = _text(payload.get("type")) or ("message" if "role" in payload else "")
+        counts = kind == "response_item" and is_counted(payload)
+        name = text_of(payload.get("type")) or ("message" if "role" in payload else "")
         label = f"{kind}/{name}" if kind == "response_item" else f"item/{name}"
         if name == "message":
             events = self._message(payload, label, ts, trimmed, metadata, counts)
         elif name == "reasoning":
             events = self._reasoning(payload, label, ts, trimmed, counts)
         elif name in ("function_call", "custom_tool_call", "tool_search_call"):
-            tool = _tool_name(payload)
-            call = _text(payload.get("call_id"))
+            tool = tool_name(payload)
+            call = text_of(payload.get("call_id"))
             if call and tool:
                 self._remember_call(call, tool)
             arguments = payload.get("arguments", payload.get("input"))
-            events = self._one("tool_use", _as_json(arguments), tool or name, "assistant", label, ts, trimmed, counts)
+            events = self._one("tool_use", as_json(arguments), tool or name, "assistant", label, ts, trimmed, counts)
         elif name in ("local_shell_call", "web_search_call"):
             tool = name.removesuffix("_call")
-            call = _text(payload.get("call_id"))
+            call = text_of(payload.get("call_id"))
             if call:
                 self._remember_call(call, tool)
             action = payload.get("action")
             if action:
-                events = self._one("tool_use", _as_json(action), tool, "assistant", label, ts, trimmed, counts)
+                events = self._one("tool_use", as_json(action), tool, "assistant", label, ts, trimmed, counts)
             else:
                 events = self._skip(label, "no words")
         elif name.endswith("_call_output"):
             events = self._output(payload, label, ts, trimmed, counts)
         elif name == "agent_message":
-            text = _joined(payload.get("content"), self._tally, "text")
+            text = joined(payload.get("content"), self._tally, "text")
             events = self._one("text", text, None, "assistant", label, ts, trimmed, counts)
         elif name in NOISE_ITEMS:
             events = self._skip(label, NOISE_ITEMS[name])
@@ -359,28 +368,28 @@ class RolloutParser:
         metadata: object,
         counts: bool,
     ) -> list[Event]:
-        said = _text(payload.get("role"))
+        said = text_of(payload.get("role"))
         if said in ("developer", "system"):
             return self._skip(label, "developer message")
         if said not in ("user", "assistant", "function", "tool"):
             self._tally.unknown[f"{label}/{said or '?'}"] += 1
             return self._flushed()
         role: Role = "user" if said == "user" else "assistant" if said == "assistant" else "tool"
-        parts = _parts(payload.get("content"))
-        kinds = _item_kinds(payload, metadata)
+        parts = parts_of(payload.get("content"))
+        kinds = item_kinds(payload, metadata)
         blocks: list[Block] = []
         late: list[str] = []  # parts that the reference does not know come behind those it does
         keys: list[str] = []
         idx = 0
         reason = "no words"
         for at, (part, text) in enumerate(parts):
-            if part not in _ITEM_TEXTS and part != "text":
+            if part not in ITEM_TEXTS and part != "text":
                 self._tally.parts["text", "image" if "image" in part else part or "?"] += 1
                 reason = "image" if "image" in part else reason
                 continue
             if not text.strip():
                 continue
-            idx += part in _ITEM_TEXTS
+            idx += part in ITEM_TEXTS
             keys.append(_key(role, text))
             words = text
             if role == "user":
@@ -392,7 +401,7 @@ class RolloutParser:
                     continue
                 if why:
                     self._tally.parts["text", why] += 1
-            if part in _ITEM_TEXTS:
+            if part in ITEM_TEXTS:
                 blocks.append(self._block("tool_result" if role == "tool" else "text", words, idx - 1, None))
             else:
                 late.append(words)
@@ -401,9 +410,9 @@ class RolloutParser:
             idx += 1
         call = payload.get("function_call")
         if isinstance(call, dict):
-            blocks.append(self._block("tool_use", _as_json(call.get("arguments")), idx, _text(call.get("name"))))
+            blocks.append(self._block("tool_use", as_json(call.get("arguments")), idx, text_of(call.get("name"))))
         if role == "tool":
-            tool = _text(payload.get("name")) or None
+            tool = text_of(payload.get("name")) or None
             blocks = [Block(b.type, b.text, b.idx, tool) for b in blocks]
             if is_own_tool(tool) or any(is_own_output(block.text) for block in blocks):
                 return self._skip(label, "our own answer")
@@ -441,9 +450,9 @@ class RolloutParser:
     def _reasoning(
         self, payload: dict[str, Any], label: str, ts: str | None, trimmed: bool, counts: bool
     ) -> list[Event]:
-        summary = _summary(payload.get("summary"))
+        summary = summary_of(payload.get("summary"))
         told, content = [], []
-        for part, text in _parts(payload.get("content")):
+        for part, text in parts_of(payload.get("content")):
             if part != "encrypted_text" and text.strip():
                 content.append(text)
         texts = [text for text in (*summary, *content) if text.strip()]
@@ -465,8 +474,8 @@ class RolloutParser:
         return [*events, *self._turn(blocks, "assistant", label, ts, trimmed, counts)]
 
     def _output(self, payload: dict[str, Any], label: str, ts: str | None, trimmed: bool, counts: bool) -> list[Event]:
-        tool = self._state.tools.get(_text(payload.get("call_id"))) or _tool_name(payload) or None
-        text = _output_text(payload.get("output"), self._tally)
+        tool = self._state.tools.get(text_of(payload.get("call_id"))) or tool_name(payload) or None
+        text = output_text(payload.get("output"), self._tally)
         if is_own_tool(tool) or is_own_output(text):
             return self._skip(label, "our own answer")
         return self._one("tool_result", text, tool, "tool", label, ts, trimmed, counts)
@@ -474,34 +483,34 @@ class RolloutParser:
     # Events, and what stands outside the envelope
 
     def _event(self, payload: dict[str, Any], ts: str | None, trimmed: bool) -> list[Event]:
-        name = _text(payload.get("type"))
+        name = text_of(payload.get("type"))
         label = f"event_msg/{name}"
         if name == "user_message":
-            words, reason = own_words(_text(payload.get("message")))
+            words, reason = own_words(text_of(payload.get("message")))
             if payload.get("images") or payload.get("local_images"):
                 self._tally.parts["text", "image"] += 1
             if not words.strip():
                 return self._skip(label, reason or "no words")
             return self._said(_Waiting("user", "text", words, ts, label, _key("user", words), trimmed))
         if name == "agent_message":
-            text = _text(payload.get("message"))
+            text = text_of(payload.get("message"))
             if not text.strip():
                 return self._skip(label, "no words")
             return self._said(_Waiting("assistant", "text", text, ts, label, _key("assistant", text), trimmed))
         if name in ("agent_reasoning", "agent_reasoning_raw_content"):
-            text = _text(payload.get("text"))
+            text = text_of(payload.get("text"))
             if not text.strip():
                 return self._skip(label, "no words")
             key = _key("reasoning", text)
             return self._said(_Waiting("assistant", "thinking", text, ts, label, key, trimmed))
-        if name == "tool_call" and _text(payload.get("call_id")) not in self._state.tools:
+        if name == "tool_call" and text_of(payload.get("call_id")) not in self._state.tools:
             arguments = payload.get("input", payload.get("arguments"))
-            tool = _text(payload.get("name")) or None
-            return self._one("tool_use", _as_json(arguments), tool, "assistant", label, ts, trimmed, False)
+            tool = text_of(payload.get("name")) or None
+            return self._one("tool_use", as_json(arguments), tool, "assistant", label, ts, trimmed, False)
         if name == "tool_call":
             return self._skip(label, "repeats an item")
         if name == "thread_name_updated":
-            self._state.facts.title = _text(payload.get("thread_name")).strip() or self._state.facts.title
+            self._state.facts.title = text_of(payload.get("thread_name")).strip() or self._state.facts.title
         if name == "token_count":  # comes between a message's two recordings
             self._tally.skipped[label, "state of the program"] += 1
             return []
@@ -577,7 +586,7 @@ class RolloutParser:
         label = "compacted"
         if payload.get("replacement_history"):
             self._tally.parts["summary", "repeated history"] += 1
-        text = _text(payload.get("message")).strip()
+        text = text_of(payload.get("message")).strip()
         if not text:
             return self._skip(label, "no words")
         length, said = self._state.said
@@ -588,7 +597,7 @@ class RolloutParser:
     def _without_payload(self, record: dict[str, Any], kind: str, ts: str | None, trimmed: bool) -> list[Event]:
         """Records of the first releases: a header, items without an envelope, and states between them."""
         if "record_type" in record and not kind:
-            return self._skip(f"record/{_text(record['record_type']) or '?'}", "state of the program")
+            return self._skip(f"record/{text_of(record['record_type']) or '?'}", "state of the program")
         if not kind and "role" not in record and "id" in record and not self._state.named:
             self._state.named = True
             self._state.facts = self._facts_of(record, ts)
@@ -678,131 +687,5 @@ _INJECTED: Final[dict[str, str]] = {
 }
 
 
-def _counts(payload: dict[str, Any]) -> bool:
-    """Whether the Rust funes makes a turn of a response item: then the count of turns moves on."""
-    name = payload.get("type")
-    if name == "message":
-        content = payload.get("content")
-        if isinstance(content, str):
-            return bool(content.strip())
-        return any(part in _ITEM_TEXTS and text.strip() for part, text in _parts(content))
-    if name == "reasoning":
-        summary = payload.get("summary")
-        return isinstance(summary, list) and any(
-            isinstance(part, dict) and part.get("type") == "summary_text" and _text(part.get("text")).strip()
-            for part in summary
-        )
-    if name in ("function_call", "custom_tool_call"):
-        return True
-    if name in ("function_call_output", "custom_tool_call_output"):
-        output = payload.get("output")
-        return bool(output.strip()) if isinstance(output, str) else output is not None
-    return False
-
-
-def _parts(content: object) -> list[tuple[str, str]]:
-    """Type and text of each part of a message's content, in whichever form it comes."""
-    if isinstance(content, str):
-        return [("input_text", content)]
-    if isinstance(content, dict):
-        content = [content]
-    if not isinstance(content, list):
-        return []
-    parts: list[tuple[str, str]] = []
-    for part in content:
-        if isinstance(part, str):
-            parts.append(("text", part))
-        elif isinstance(part, dict):
-            parts.append((_text(part.get("type")), _text(part.get("text"))))
-    return parts
-
-
-def _summary(summary: object) -> list[str]:
-    """The texts of a reasoning summary: a list of parts, of strings, or one string."""
-    if isinstance(summary, str):
-        return [summary]
-    if isinstance(summary, dict):
-        summary = [summary]
-    if not isinstance(summary, list):
-        return []
-    return [
-        part if isinstance(part, str) else _text(part.get("text")) for part in summary if isinstance(part, (str, dict))
-    ]
-
-
-def _item_kinds(payload: dict[str, Any], metadata: object) -> list[str]:
-    """What Codex noted of each part of a message, where it did."""
-    for holder in (payload.get("internal_chat_message_metadata_passthrough"), payload.get("metadata"), metadata):
-        kinds = holder.get("content_item_kinds") if isinstance(holder, dict) else None
-        if isinstance(kinds, list):
-            return [_text(kind) for kind in kinds]
-    return []
-
-
-def _tool_name(payload: dict[str, Any]) -> str:
-    """A tool's name; that of an MCP tool behind its server's, for two servers may have tools of one name."""
-    name, namespace = _text(payload.get("name")), _text(payload.get("namespace")).rstrip("_")
-    if not name or not namespace.startswith(_SERVERS) or name.startswith(namespace):
-        return name
-    return f"{namespace}__{name}"
-
-
-def _output_text(output: object, tally: Tally) -> str:
-    """A tool's output as plain text.
-
-    Left out is what is not the tool's: the wrapping of text in objects and arrays, and the part in which
-    Codex notes how long an MCP tool took. The header that commands' outputs carry within one text stays: it
-    says how the command ended.
-    """
-    if isinstance(output, str):
-        if output.startswith('{"output"'):
-            try:
-                value = json.loads(output)
-            except (ValueError, RecursionError):
-                return output
-            if isinstance(value, dict) and value.keys() <= {"output", "metadata"} and isinstance(value["output"], str):
-                return value["output"]
-        return output
-    if isinstance(output, dict):
-        for name in ("output", "content", "content_items", "text"):
-            if isinstance(output.get(name), (str, list)):
-                return _output_text(output[name], tally)
-        return compact_json(output)
-    if isinstance(output, list):
-        return _joined(output, tally, "tool_result")
-    return "" if output is None else compact_json(output)
-
-
-def _joined(content: object, tally: Tally, block_type: str) -> str:
-    texts = []
-    for at, (part, text) in enumerate(_parts(content)):
-        if "image" in part or "audio" in part:
-            tally.parts[block_type, "image"] += 1
-        elif not (at == 0 and block_type == "tool_result" and _TIMING.fullmatch(text)):
-            texts.append(text)
-    return "\n".join(texts)
-
-
-def _as_json(value: object) -> str:
-    """Arguments as JSON text; they are text already, as a rule."""
-    if isinstance(value, str):
-        return value
-    return "{}" if value is None else compact_json(value)
-
-
-def _uuid_ms(uuid: str) -> int | None:
-    """Unix milliseconds that a UUID of version 7 begins with (RFC 9562, section 5.7)."""
-    match = _UUID7.fullmatch(uuid)
-    return int(match[1] + match[2], 16) if match else None
-
-
-def _uuid_time(uuid: str) -> str | None:
-    return to_rfc3339(_uuid_ms(uuid))
-
-
 def _key(speaker: str, text: str) -> str:
     return digest(speaker, " ".join(text.split()))[:16]
-
-
-def _text(value: object) -> str:
-    return clean(value) if isinstance(value, str) else ""

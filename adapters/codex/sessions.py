@@ -78,6 +78,11 @@ def thread_of(path: Path) -> str:
     return uuids[-1] if uuids else stem
 
 
+def is_uuid(name: str) -> bool:
+    """Whether a name is a thread id, of any version of UUID."""
+    return _UUID.fullmatch(name) is not None
+
+
 def date_of(path: Path) -> str | None:
     """The time in a rollout's name. It is local time without a zone, and taken for UTC: good to a day."""
     match = _NAME.match(path.name)
