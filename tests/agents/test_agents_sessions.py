@@ -88,13 +88,14 @@ def test_a_subagents_turns_are_stored_once_and_under_its_parent(world: Callable[
     assert len([row for row in answers if row["text"].strip() == "Nine bilbies."]) == 1
 
 
-@pytest.mark.parametrize(("name", "event"), [("claude", "StopFailure"), ("codex", ""), ("pi", ""), ("hermes", "")])
-def test_a_turn_that_ends_in_an_error_is_stored_once(world: Callable[..., World], name: str, event: str) -> None:
+@pytest.mark.parametrize("name", list(RESUME))
+def test_a_turn_that_ends_in_an_error_is_stored_once(world: Callable[..., World], name: str) -> None:
     here = world(name)
     here.add()
     since = time.time()
     here.run("The quoll question. [[fail:400]]", check=False)
-    settled(here, since, event or here.END_HOOK)
+    # Claude starts StopFailure instead of Stop, but does not wait for it when it is about to leave.
+    settled(here, since, here.END_HOOK)
     wait_for(lambda: here.said("quoll question"), 5.0)
     assert len(here.said("quoll question")) == 1
     since = time.time()
