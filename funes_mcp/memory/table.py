@@ -6,6 +6,7 @@ Both are imported where they are used: opening a memory to read it must not pay 
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
@@ -39,8 +40,7 @@ _IDS_AT_ONCE: Final = 5_000
 _FRAGMENTS: Final = 40
 _VERSIONS: Final = 60
 
-#: Versions older than this are dropped. Not zero, of which LanceDB warns on the terminal.
-_NOW: Final = timedelta(microseconds=1)
+_NOW: Final = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +265,9 @@ class ChunkTable:
         fragments = _entries(self._path / "data") > _FRAGMENTS
         if not (force or fragments or _entries(self._path / "_versions") > _VERSIONS):
             return False
-        with suppress(OSError, ValueError, RuntimeError):
+        with suppress(OSError, ValueError, RuntimeError), warnings.catch_warnings():
             # Housekeeping: when it fails the table is as good as before, and the next run tries again.
+            warnings.simplefilter("ignore")  # LanceDB's, of what the docstring settles
             if fragments or force:
                 self._table.optimize(cleanup_older_than=_NOW, delete_unverified=True)
             else:
