@@ -113,3 +113,18 @@ def test_a_hook_that_the_user_switched_off_stays_off(desk: Desk) -> None:
     toml.write_text(tomlkit.dumps(doc))
     desk.add("codex")
     assert config(desk)["hooks"]["state"][key]["enabled"] is False
+
+
+def test_hooks_move_when_the_user_starts_a_file_of_their_own(desk: Desk) -> None:
+    toml = desk.home / ".codex/config.toml"
+    toml.write_text('[[hooks.Stop]]\n[[hooks.Stop.hooks]]\ntype = "command"\ncommand = "u"\n')
+    desk.add("codex")
+    path = desk.home / ".codex/hooks.json"
+    path.write_text('{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "v"}]}]}}')
+    desk.add("codex")
+    assert "funes' hook" not in toml.read_text()
+    assert path.read_text().count(" hook codex Stop") == 1
+    assert {key.rsplit(":", 3)[0] for key in config(desk)["hooks"]["state"]} == {str(path)}
+    desk.remove("codex")
+    assert config(desk) == {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "u"}]}]}}
+    assert json.loads(path.read_text())["hooks"] == {"Stop": [{"hooks": [{"type": "command", "command": "v"}]}]}

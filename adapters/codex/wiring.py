@@ -97,6 +97,11 @@ class CodexWiring:
             event: {"type": "command", "command": order.program.hook_line(self.name, event), "timeout": timeout}
             for event, timeout in TIMEOUTS.items()
         }
+        if files.apart:  # ours may still stand in `config.toml`, from before the user had a `hooks.json`
+            inline = _Files(files.config, files.config)
+            for event, groups in our_groups(files.config.value, self.name).items():
+                for group in reversed(groups):
+                    self._forget_trust(place, inline, event, group, {}, {})
         places = add_groups(files.hooks, self.name, handlers)
         if TRUST in order.consents:
             for event, (group, slot) in places.items():

@@ -35,25 +35,34 @@ class Outcome:
 
 
 def wirings() -> dict[str, AgentWiring]:
-    """The agents that can be wired, by name: the module `wiring` beside each installed adapter."""
+    """The agents that can be wired, by name: the module `wiring` beside each installed adapter.
+
+    One that cannot be imported is left out; `find_wiring` says why.
+    """
     found: dict[str, AgentWiring] = {}
-    for point in sorted(entry_points(group="funes.adapters"), key=lambda p: p.name):
-        try:
-            found[point.name] = import_module(f"{point.module}.wiring").WIRING
-        except ModuleNotFoundError as error:
-            if error.name != f"{point.module}.wiring":
-                raise FunesError(f"The adapter {point.name} cannot be loaded: {error}") from error
+    for name, module in _modules().items():
+        with suppress(Exception):
+            found[name] = import_module(module).WIRING
     return found
 
 
+def _modules() -> dict[str, str]:
+    points = sorted(entry_points(group="funes.adapters"), key=lambda point: point.name)
+    return {point.name: f"{point.module}.wiring" for point in points}
+
+
 def find_wiring(agent: str) -> AgentWiring:
-    """The wiring of an agent as typed (`claude_code` means `claude`). Raises `BadRequestError`."""
-    known = wirings()
+    """The wiring of an agent as typed (`claude_code` means `claude`). Raises `BadRequestError`, `FunesError`."""
+    known = _modules()
     wanted = agent.strip().lower().replace("-", "_")
     wanted = "claude" if wanted == "claude_code" else wanted
     if wanted not in known:
         raise BadRequestError(f"There is no agent called {agent!r}.", f"Known agents: {', '.join(known)}.")
-    return known[wanted]
+    try:
+        wiring: AgentWiring = import_module(known[wanted]).WIRING
+    except Exception as error:
+        raise FunesError(f"The adapter {wanted} cannot be wired: {type(error).__name__}: {error}") from error
+    return wiring
 
 
 class Wirer:

@@ -42,6 +42,9 @@ class World:
     package: str = ""
     environ: dict[str, str] = field(default_factory=dict)
 
+    #: Whether our home is named by FUNES_HOME, which the agent itself is not told.
+    named_home: bool = False
+
     #: What an agent calls our tool, and the hooks of a finished turn and of a finished session.
     TOOL = "mcp__funes__recall"
     TURN_HOOK = "Stop"
@@ -52,6 +55,10 @@ class World:
         self.project = self.folder / "widget"
         self.home.mkdir()
         self.project.mkdir()
+        self.root = self.home / ".funes"  # our own home
+        self.program = self.folder / "prög ram" / "funes"  # as a tool manager's link would stand
+        self.program.parent.mkdir()
+        self.program.symlink_to(FUNES)
         git = ["git", "-c", "user.email=a@example.com", "-c", "user.name=a"]
         for command in (["init", "-q", "-b", "main"], ["commit", "-q", "--allow-empty", "-m", "first"]):
             subprocess.run([*git, *command], cwd=self.project, check=True, env={"PATH": os.environ["PATH"]})
@@ -77,6 +84,11 @@ class World:
 
     # -- what tests do -----------------------------------------------------------------------------------
 
+    def name_home(self) -> None:
+        """From now on `FUNES_HOME` names our home, for our own command line only."""
+        self.named_home = True
+        self.root = self.folder / "our hömé"
+
     def run(self, prompt: str, *extra: str, check: bool = True) -> list[Request]:
         """Have the agent answer a prompt; what the model was sent meanwhile."""
         seen = len(self.model.requests)
@@ -97,9 +109,9 @@ class World:
     def funes(self, *arguments: str, check: bool = True) -> str:
         """Run our command line in this world."""
         done = subprocess.run(
-            [str(FUNES), *arguments],
+            [str(self.program), *arguments],
             cwd=self.project,
-            env=self.environ,
+            env={**self.environ, "FUNES_HOME": str(self.root)} if self.named_home else self.environ,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -115,7 +127,7 @@ class World:
     def health(self) -> dict[str, dict[str, str]]:
         """What the hooks' worker noted, by hook."""
         found = {}
-        for path in (self.home / ".funes/hooks/health").glob("*.json"):
+        for path in (self.root / "hooks/health").glob("*.json"):
             value = json.loads(path.read_bytes())
             found[value["name"]] = value
         return found
@@ -124,7 +136,7 @@ class World:
         """The health of a hook once it worked after `since` (seconds since the epoch)."""
 
         def look() -> dict[str, str] | None:
-            path = self.home / ".funes/hooks/health" / f"{self.name} {event}.json"
+            path = self.root / "hooks/health" / f"{self.name} {event}.json"
             if path.exists() and path.stat().st_mtime >= since:
                 return dict(json.loads(path.read_bytes()))
             return None
@@ -135,12 +147,12 @@ class World:
         return health
 
     def worker_log(self) -> str:
-        log = self.home / ".funes/logs/worker.log"
+        log = self.root / "logs/worker.log"
         return log.read_text()[-3000:] if log.exists() else "no worker log"
 
     def idle(self) -> None:
         """Wait until no worker has anything left to do."""
-        waiting = self.home / ".funes/hooks/waiting"
+        waiting = self.root / "hooks/waiting"
         wait_for(lambda: not waiting.exists() or not any(waiting.iterdir()))
         assert not waiting.exists() or not any(waiting.iterdir()), self.worker_log()
 
@@ -148,7 +160,7 @@ class World:
         """The stored passages that hold a marker."""
         import lancedb
 
-        table = lancedb.connect(self.home / ".funes/memory").open_table("chunks")
+        table = lancedb.connect(self.root / "memory").open_table("chunks")
         rows: list[dict[str, Any]] = table.search().where(f"text LIKE '%{marker}%'").limit(1000).to_list()
         return rows
 

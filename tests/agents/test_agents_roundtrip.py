@@ -42,7 +42,7 @@ def test_from_add_to_remove(world: Callable[..., World], name: str, package: str
 
     # The hook at the turn's end makes the new turn recallable, and our own tool's result is not stored.
     here.hook_done(here.TURN_HOOK, since)
-    health = here.home / ".funes/hooks/health" / f"{name} {here.TURN_HOOK}.json"
+    health = here.root / "hooks/health" / f"{name} {here.TURN_HOOK}.json"
     print(f"{name} {package}: stored {health.stat().st_mtime - sent[-1].at:.1f} s after the model's last answer")
     here.idle()
     assert "Quokkas were told about it." in here.funes("recall", "Quokkas were told")
@@ -60,6 +60,22 @@ def test_from_add_to_remove(world: Callable[..., World], name: str, package: str
     time.sleep(1.0)
     assert here.health() == worked
     assert not here.rows("Nothing is left.")
+    here.idle()
+
+
+@pytest.mark.parametrize("name", ["claude", "codex", "pi", "hermes"])
+def test_a_home_named_at_add_reaches_server_and_hooks(world: Callable[..., World], name: str) -> None:
+    """Codex and Hermes give their servers a filtered environment; here no agent has `FUNES_HOME` in its own."""
+    here = world(name)
+    here.name_home()
+    here.run(f"Which compression does the zebra archive get? [[text:{PASSAGE}]]")
+    here.add()
+    since = time.time()
+    sent = here.run('Again? [[tool:recall$ {"query": "zebra archive compression"}]][[text:Dugongs were told.]]')
+    assert PASSAGE in [text for kind, text in sent[-1].events if kind == "result"][-1]
+    here.hook_done(here.TURN_HOOK, since)
+    assert here.rows("Dugongs were told")
+    assert not (here.home / ".funes").exists()
     here.idle()
 
 
