@@ -125,14 +125,13 @@ def vectors_of(folder: Path) -> dict[str, tuple[float, ...]]:
     }
 
 
-def words_of(folder: Path, words: Sequence[str]) -> dict[tuple[str, str], set[int]]:
+def words_of(folder: Path, words: Sequence[str]) -> dict[str, set[int]]:
     """Which rows the word index finds by each word, in their own text and in their neighbours'."""
     reader = LexicalReader(folder / derived.LEXICAL)
     query = reader._tantivy.Query
     found = {}
     for word in words:
-        for name in ("words", "near"):
-            term = query.term_query(reader._schema, name, word, "freq")
-            hits = reader._searcher.search(term, 10_000, count=False).hits
-            found[name, word] = set(reader._values("key", [address for _, address in hits]))
+        term = query.term_query(reader._schema, "words", word, "freq")
+        hits = reader._searcher.search(term, 10_000, count=False).hits
+        found[word] = set(reader._values("key", [address for _, address in hits]))
     return found

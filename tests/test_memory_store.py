@@ -209,7 +209,7 @@ def test_a_message_that_changed_is_replaced(tmp_path: Path) -> None:
     store(tmp_path, file)
     assert sorted(row.text for row in rows_of(tmp_path).values()) == ["the second wording", "unchanged beside it"]
     assert texts_found(tmp_path, "first") == []
-    assert texts_found(tmp_path, "second")[0] == "the second wording"
+    assert "the second wording" in texts_found(tmp_path, "second")
 
 
 def test_a_deleted_transcript_keeps_its_rows_even_when_everything_derived_is_lost(tmp_path: Path) -> None:
@@ -628,7 +628,7 @@ def test_a_kill_at_any_moment_is_repaired_by_the_next_pass(tmp_path: Path, step:
     here = str(Path(__file__).parent)
     done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), here, step], timeout=120, check=False)
     assert done.returncode == (0 if step == "never" else -signal.SIGKILL)
-    assert texts_found(tmp_path, "words of second")[0] == "words of second"
+    assert "words of second" in texts_found(tmp_path, "words of second")
     first, second = transcript("first", 0), transcript("second", 60)
     for number in range(4):
         first.say(f"u{number}", f"passage {number} of first")

@@ -21,6 +21,7 @@ from funes_mcp.memory.times import UNDATED, millis
         ("the C++ flag", ["c++"]),
         ("C# or c", ["c#"]),
         ("just words, nothing - else!", []),
+        ("error E0277 at 53aa5117, 42", ["e0277", "53aa5117"]),
         ("---- //// ::", []),
         ("x" * 500 + "_y", []),
     ],

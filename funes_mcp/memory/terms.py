@@ -93,7 +93,8 @@ class Names:
     def find(self, text: str) -> tuple[list[str], list[str]]:
         """The identifiers in a text, and the words inside its camelCase names; both lower-cased, each once.
 
-        An identifier holds at least one mark between letters or digits. A path gives itself, itself without
+        An identifier holds at least one mark between letters or digits, or letters and digits side by side
+        (`E0277`). A path gives itself, itself without
         a line number, and each of its parts that is itself a compound name; a dotted name gives itself and
         its compound parts. Plain words are not given: the analyzer finds them. `parseHTMLText` gives the
         inner words `parse`, `html` and `text`.
@@ -129,7 +130,7 @@ def names(text: str) -> tuple[list[str], list[str]]:
 
 def _token(token: bytes) -> tuple[tuple[str, ...], tuple[str, ...]] | tuple[()]:
     """The identifiers and inner words of one token; nothing for a plain word."""
-    if token.isalnum() and (token.islower() or token.isupper() or token.istitle() or token.isdigit()):
+    if token.isdigit() or (token.isalpha() and (token.islower() or token.isupper() or token.istitle())):
         return ()
     whole: dict[str, None] = {}
     inner: dict[str, None] = {}
@@ -140,13 +141,18 @@ def _token(token: bytes) -> tuple[tuple[str, ...], tuple[str, ...]] | tuple[()]:
             whole[language] = None
     if name and len(name) <= _LONGEST:
         lowered = name.lower()
-        if not name.isalnum():
+        if not name.isalnum() or _is_code(lowered):
             _whole_and_parts(lowered.decode("ascii"), whole)
         if name != lowered:
             for part in name.translate(_PART_BYTES).split():
                 if not (part.islower() or part.isupper() or part.istitle()):
                     _camel(part.decode("ascii"), inner)
     return (tuple(whole), tuple(inner)) if whole or inner else ()
+
+
+def _is_code(name: bytes) -> bool:
+    """Whether letters and digits stand together: an error code, a version, a digest."""
+    return not name.isalpha() and not name.isdigit()
 
 
 def _camel(name: str, inner: dict[str, None]) -> None:
