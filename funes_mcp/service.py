@@ -109,14 +109,21 @@ class IndexService:
             raise BadRequestError(f"There is nothing at {request.path}.")
         self._home.ensure()
 
-        def once() -> IndexReport:
+        begun = False
+
+        def work() -> IndexReport:
+            nonlocal begun
+            if begun:  # for another process that found the lock taken
+                return self._index(self._used_adapters(), IndexRequest(), None)
+            begun = True
             return self._index(adapters, request, progress)
 
-        report = run_locked(self._home.memory, once, wait=self._lock_wait)
+        report = run_locked(self._home.memory, work, wait=self._lock_wait)
         if report is None:
             raise MemoryBusyError(
-                "Another funes process is writing to this memory; it will take these changes too.",
-                "See `funes status`.",
+                "Another funes process is writing to this memory"
+                + ("; it will take these changes too." if request.path is None else "."),
+                "See `funes status`." if request.path is None else "Try again in a moment.",
             )
         return report
 
@@ -185,23 +192,26 @@ class IndexService:
         return changed
 
     def behind(self, seconds: float) -> Sequence[str]:
-        """Names of the agents in use whose transcripts changed so long ago and still wait to be read.
-
-        An agent is in use when something under one of its own folders was read before: a memory that was made
-        from a named path stays what it is.
-        """
-        read = {(state.harness, state.root) for state in self._source_states(self._home.memory)}
-        used = [
-            adapter
-            for adapter in self._adapters
-            if any((adapter.harness, str(r.path)) in read for r in adapter.roots(self._environ, self._user_home))
-        ]
+        """Names of the agents in use whose transcripts changed so long ago and still wait to be read."""
+        used = self._used_adapters()
         if not used:
             return []
         found, _ = self._find(used, IndexRequest())
         latest = time.time_ns() - int(seconds * 1e9)
         late = {w.adapter.name for w in self._changed(found) if w.source.mtime_ns <= latest}
         return sorted(late)
+
+    def _used_adapters(self) -> list[TraceAdapter]:
+        """The agents of which something under one of their own folders was read before.
+
+        A memory that was made from a named path stays what it is.
+        """
+        read = {(state.harness, state.root) for state in self._source_states(self._home.memory)}
+        return [
+            adapter
+            for adapter in self._adapters
+            if any((adapter.harness, str(r.path)) in read for r in adapter.roots(self._environ, self._user_home))
+        ]
 
     @staticmethod
     def _source_states(folder: Path) -> list[SourceState]:
@@ -323,6 +333,7 @@ class IndexService:
 
     def status(self, memory: str = LOCAL) -> StatusReport:
         """Say how a memory stands."""
+        from funes_mcp.wiring.flow import wiring_notes
         from funes_mcp.worker import hook_health
 
         try:
@@ -341,6 +352,7 @@ class IndexService:
             found, _ = self._find(self._adapters, IndexRequest())
             pending = len(self._changed(found))
             hooks = hook_health(self._home)
+            notes.extend(wiring_notes(self._home, self._environ, self._user_home))
         harnesses = tuple(
             self._harness_status(adapter, states, dict(counts.by_harness).get(adapter.harness, 0))
             for adapter in self._adapters
