@@ -568,7 +568,7 @@ def test_reading_in_any_slices_and_order_gives_the_same_memory(
             if data.draw(st.booleans()):
                 for file in data.draw(st.permutations(files)):
                     put(writer, file)
-                writer.commit(embed)
+                writer.commit(embed, background=data.draw(st.booleans()))
         for file in files:
             put(writer, file, commit_every=data.draw(st.sampled_from([0, 2])))
         writer.commit(embed)
@@ -669,6 +669,32 @@ def test_a_failed_write_says_so_and_keeps_what_was_there(tmp_path: Path, monkeyp
     file.read = read
     store(tmp_path, file)
     assert sorted(texts_found(tmp_path, "words")) == ["safe words", "unlucky words"]
+
+
+def test_a_commit_in_the_background_is_counted_once_and_its_failure_is_told(tmp_path: Path) -> None:
+    one, two = transcript("one"), transcript("two", 60)
+    one.say("u1", "first words")
+    two.copy_from(one, 1)
+    two.say("u2", "second words")
+    with MemoryWriter.open(tmp_path, MODEL) as writer:
+        put(writer, one)
+        assert writer.commit(embed, background=True).stored == 0
+        put(writer, two)
+        done = [writer.commit(embed, background=True), writer.commit(embed)]
+        assert [each.stored for each in done] == [1, 1]
+        assert sum(each.copied for each in done) == 1
+
+        def broken(texts: list[str]) -> np.ndarray:
+            raise FunesError("the model broke")
+
+        two.say("u3", "third words")
+        put(writer, two)
+        writer.commit(broken, background=True)
+        with pytest.raises(FunesError, match="the model broke"):
+            writer.commit(embed)
+        with pytest.raises(FunesError, match="open it again"):
+            writer.commit(embed)
+    assert sorted(row.text for row in rows_of(tmp_path).values()) == ["first words", "second words"]
 
 
 def test_many_small_appends_are_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,7 @@ _ALL_OF: Final = attrgetter(*_FIELDS)
 _ID: Final = re.compile(r"[0-9a-f]{16}")
 _IDS_AT_ONCE: Final = 5_000
 _FRAGMENTS: Final = 40
+_BYTES_A_FRAGMENT: Final = 4 << 20
 _VERSIONS: Final = 60
 
 _NOW: Final = timedelta(0)
@@ -255,20 +256,21 @@ class ChunkTable:
     @staticmethod
     def crowded(path: Path) -> bool:
         """Whether the table at `path` lies in many files or keeps many versions; without opening it."""
-        return _entries(path / "data") > _FRAGMENTS or _entries(path / "_versions") > _VERSIONS
+        return _scattered(path) or _entries(path / "_versions") > _VERSIONS
 
     def maintain(self, *, force: bool = False) -> bool:
         """Join small files and drop old versions when there are many. True when something was done.
 
-        Readers of this memory use the derived indexes, so no version but the newest is in use.
+        Readers of this memory use the derived indexes, so no version but the newest is in use. Joining writes
+        the whole table again, so the larger it is, the more files are let be.
         """
-        fragments = _entries(self._path / "data") > _FRAGMENTS
-        if not (force or fragments or _entries(self._path / "_versions") > _VERSIONS):
+        scattered = force or _scattered(self._path)
+        if not scattered and _entries(self._path / "_versions") <= _VERSIONS:
             return False
         with suppress(OSError, ValueError, RuntimeError), warnings.catch_warnings():
             # Housekeeping: when it fails the table is as good as before, and the next run tries again.
             warnings.simplefilter("ignore")  # LanceDB's, of what the docstring settles
-            if fragments or force:
+            if scattered:
                 self._table.optimize(cleanup_older_than=_NOW, delete_unverified=True)
             else:
                 self._table.cleanup_old_versions(_NOW, delete_unverified=True)
@@ -353,6 +355,13 @@ def _slices(ids: Iterable[str]) -> Iterator[list[str]]:
     wanted = list(ids)
     for start in range(0, len(wanted), _IDS_AT_ONCE):
         yield wanted[start : start + _IDS_AT_ONCE]
+
+
+def _scattered(path: Path) -> bool:
+    with suppress(OSError):
+        sizes = [entry.stat().st_size for entry in (path / "data").iterdir()]
+        return len(sizes) > _FRAGMENTS + sum(sizes) // _BYTES_A_FRAGMENT
+    return False
 
 
 def _entries(folder: Path) -> int:

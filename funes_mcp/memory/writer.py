@@ -19,8 +19,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timezone
 from hashlib import blake2b, sha1
 from pathlib import Path
@@ -72,6 +73,11 @@ class Committed:
     changed: int = 0
     removed: int = 0
     embedded: int = 0
+
+    def add(self, other: Committed) -> None:
+        """Add what another commit did."""
+        for item in fields(self):
+            setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +148,8 @@ class MemoryWriter:
     """Writes to the memory in a folder. The caller holds the writer lock (see `lock.run_locked`).
 
     Use as a context manager. Between `begin` and `finish` or `fail` everything that is put belongs to that
-    source. Nothing is durable before `commit`; a commit may fall in the middle of a source.
+    source. Nothing is durable before `commit`; a commit may fall in the middle of a source, and may go on in the
+    background while more is put. Belongs to one thread.
     """
 
     def __init__(self, folder: Path, embedding: Embedding) -> None:
@@ -153,6 +160,11 @@ class MemoryWriter:
         try:
             self._catalog = _open_catalog(folder)
             self._stack.callback(self._catalog.close)
+            self._lookup = Catalog(folder, writable=False)  # sees what is committed while a commit goes on
+            self._stack.callback(self._lookup.close)
+            self._storing: Future[Committed] | None = None
+            self._flying: dict[int, _Content] = {}
+            self._unreported = Committed()
             self._table: ChunkTable | None = None
             self._words: lexical.LexicalReader | None = None
             self._lexical: lexical.LexicalWriter | None = None
@@ -189,6 +201,8 @@ class MemoryWriter:
     def close(self) -> None:
         """Let go. What was not committed is dropped, and read again by the next pass."""
         try:
+            if self._storing is not None:
+                wait([self._storing])
             if self._lexical is not None:
                 self._lexical.close()
         finally:
@@ -198,7 +212,8 @@ class MemoryWriter:
 
     @property
     def catalog(self) -> Catalog:
-        """For `status` and `doctor`."""
+        """For `status` and `doctor`. Waits for a commit that goes on in the background."""
+        self._unreported.add(self._settled())
         return self._catalog
 
     def source(self, source: Source) -> SourceState | None:
@@ -255,16 +270,16 @@ class MemoryWriter:
         if path in batch.seen:
             batch.seen[path].add(where)
         content = _content(chunks)
-        waiting = batch.contents.get(message)
+        waiting = batch.contents.get(message) or self._flying.get(message)
         if waiting is not None:
             if waiting.digest == content or _has_less(chunks, waiting.chunks):
                 self._count(chunks, waiting.chunks[0].session_id == turn.session_id)
                 return 0
-            batch.chunks -= len(waiting.chunks)
+            batch.chunks -= len(waiting.chunks) if message in batch.contents else 0
         else:
-            stored = self._catalog.message(message)
+            stored = self._lookup.message(message)
             if stored is not None and (stored.content == content or _has_less(chunks, list(stored.pieces()))):
-                self._count(chunks, self._catalog.session_id(stored.session) == turn.session_id)
+                self._count(chunks, self._lookup.session_id(stored.session) == turn.session_id)
                 return 0
         batch.contents[message] = _Content(list(chunks), content)
         batch.chunks += len(chunks)
@@ -294,23 +309,58 @@ class MemoryWriter:
 
     # -- commit ----------------------------------------------------------------------------------------
 
-    def commit(self, embed: Embed | None = None) -> Committed:
+    def commit(self, embed: Embed | None = None, *, background: bool = False) -> Committed:
         """Make everything that was put durable and visible.
 
         Args:
-            embed: Gives unit vectors, float32 (n, width), for texts. Called once, for rows that are new.
-                None stores them without vectors; `backfill` adds those.
+            embed: Gives unit vectors, float32 (n, width), for texts. Called at most once, for rows that are
+                new. None stores them without vectors; `backfill` adds those.
+            background: Go on in another thread (`embed` too is called there), after the last such commit has
+                ended. The next call of `commit`, `backfill`, `forget` or `maintain` waits for it.
+
+        Returns:
+            What was done since the last answer; the sum over all calls is the whole.
 
         Raises:
             FunesError: It could not be written (a full disk); what was stored before is kept. The writer is
                 of no more use then: open another.
         """
-        self._usable()
+        done = self._settled()
+        done.add(self._unreported)
+        self._unreported = Committed()
         batch = self._batch
-        done = Committed(known=batch.known, copied=batch.copied)
         if batch.empty:
             return done
+        self._batch = _Batch()
+        if self._current is not None:
+            path = _path(self._current)
+            self._batch.sources[path] = self._current
+            if path in batch.seen:
+                self._batch.seen[path] = batch.seen[path]
         self._broken = True
+        if background:
+            self._flying = batch.contents
+            executor = ThreadPoolExecutor(1, "funes-commit")
+            self._storing = executor.submit(self._store, batch, embed)
+            executor.shutdown(wait=False)
+        else:
+            done.add(self._store(batch, embed))
+            self._broken = False
+        return done
+
+    def _settled(self) -> Committed:
+        """Wait for the commit in the background. Raises what it raised."""
+        done = Committed()
+        if self._storing is not None:
+            storing, self._storing = self._storing, None
+            done = storing.result()
+            self._flying = {}
+            self._broken = False
+        self._usable()
+        return done
+
+    def _store(self, batch: _Batch, embed: Embed | None) -> Committed:
+        done = Committed(known=batch.known, copied=batch.copied)
         vectors = self._embedded(batch, embed)
         with self._catalog.transaction():
             affected, fresh = self._apply(batch)
@@ -321,16 +371,11 @@ class MemoryWriter:
             state = self._catalog.source(path)
             if state is not None:
                 self._states[path] = state
-        open_whole = {} if self._current is None else self._still_open(batch)
-        self._batch = _Batch(seen=open_whole)
-        if self._current is not None:
-            self._batch.sources[_path(self._current)] = self._current
-        self._broken = False
         return done
 
     def backfill(self, embed: Embed, limit: int) -> int:
         """Give vectors to the newest rows that lack one. Returns how many; 0 when none is left."""
-        self._usable()
+        self._unreported.add(self._settled())
         if table_version(table_path(self._folder)) is None:
             return 0
         table = self._opened_table()
@@ -353,7 +398,7 @@ class MemoryWriter:
 
         A message that also stands in another session stays, there.
         """
-        self._usable()
+        self._unreported.add(self._settled())
         names = list(session_ids)
         if not self._batch.empty:
             raise FunesError("Commit before forgetting.")
@@ -378,7 +423,7 @@ class MemoryWriter:
 
     def maintain(self) -> bool:
         """Join the table's small files and drop its old versions when there are many. True when it did."""
-        self._usable()
+        self._unreported.add(self._settled())
         path = table_path(self._folder)
         if table_version(path) is None or not ChunkTable.crowded(path):
             return False
@@ -404,10 +449,6 @@ class MemoryWriter:
             self._batch.known += len(chunks)
         else:
             self._batch.copied += len(chunks)
-
-    def _still_open(self, batch: _Batch) -> dict[str, set[tuple[str, str]]]:
-        path = _path(self._source())
-        return {path: batch.seen[path]} if path in batch.seen else {}
 
     def _opened_table(self) -> ChunkTable:
         if self._table is None:
