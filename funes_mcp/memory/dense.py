@@ -35,7 +35,7 @@ VERSION: Final = 1
 EXACT: Final = 20_000
 
 #: So many rows with the best signs are compared exactly, or this many times the limit.
-SHORTLIST: Final = 3_000
+SHORTLIST: Final = 4_000
 SHORTLIST_FACTOR: Final = 20
 
 _MANIFEST: Final = "manifest.json"

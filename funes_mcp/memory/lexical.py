@@ -91,13 +91,8 @@ class Found:
 
 
 def hashed(text: str) -> int:
-    """A text as a number of 63 bits: how sessions and turns are named in fast fields."""
+    """A text as a number of 63 bits: how sessions are named in fast fields."""
     return int.from_bytes(blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "big") >> 1
-
-
-def turn_key(session_id: str, turn_uuid: str) -> int:
-    """The number under which the chunks of a turn are found."""
-    return hashed(f"{session_id}\0{turn_uuid}")
 
 
 def projects(repo: str, cwd: str | None, workdir: str) -> list[str]:
@@ -222,7 +217,6 @@ def _schema() -> Any:
 
     builder = tantivy.SchemaBuilder()
     builder.add_unsigned_field("key", indexed=True, fast=True)
-    builder.add_unsigned_field("turn", indexed=True)
     builder.add_text_field("words", tokenizer_name="funes_words", index_option="freq")
     builder.add_text_field("exact", tokenizer_name="funes_spaced", index_option="basic")
     builder.add_text_field("pairs", tokenizer_name="funes_spaced", index_option="freq")
@@ -292,7 +286,6 @@ class LexicalWriter:
             text = chunk.text
             document = tantivy.Document()
             document.add_unsigned("key", chunk.key)
-            document.add_unsigned("turn", turn_key(chunk.session_id, chunk.turn_uuid))
             whole, inner = self._names.find(text)
             words = text
             if not text.isascii() and terms.has_unspaced(text):
@@ -445,15 +438,6 @@ class LexicalReader:
             return {}
         try:
             return {chunk.key: chunk for chunk in self._fetch(self._among("key", list(keys)), len(keys) + _SLACK)}
-        except (ValueError, OSError) as error:
-            raise FunesError(f"The word index could not be read: {error}") from error
-
-    def turn_rows(self, turns: Sequence[int]) -> list[Chunk]:
-        """All rows of the turns with these `turn_key`s, in no special order."""
-        if not turns:
-            return []
-        try:
-            return self._fetch(self._among("turn", list(turns)), self.size)
         except (ValueError, OSError) as error:
             raise FunesError(f"The word index could not be read: {error}") from error
 
