@@ -8,11 +8,14 @@ kills the child costs that transcript; the rest is read on.
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from queue import Queue
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from funes_mcp.memory.chunk import chunks_of
@@ -32,6 +35,9 @@ if TYPE_CHECKING:
 
 #: Chunks in a batch: enough to make sending and embedding cheap, few enough to keep both sides busy.
 BATCH_CHUNKS = 256
+
+#: Batches that may wait for the writer: what is read while it commits. About 40 MB.
+QUEUED_BATCHES = 64
 
 #: Bytes of transcripts from which a process of its own pays for its start.
 PARALLEL_BYTES = 4_000_000
@@ -173,18 +179,27 @@ def read_apart(work: Sequence[Work], how: How) -> Iterator[Message]:
     child = context.Process(target=_child, args=(theirs, ours, work, how), daemon=True)
     child.start()
     theirs.close()
-    return _received(ours, child.terminate, work, how)
+    # A pipe holds one batch; the child must not wait for a commit, so a thread takes batches off it.
+    queue: Queue[bytes | None] = Queue(QUEUED_BATCHES)
+    Thread(target=_drain, args=(ours, queue), name="funes-reading", daemon=True).start()
+    return _received(queue, child.terminate, work, how)
 
 
-def _received(pipe: Connection, stop: Callable[[], None], work: Sequence[Work], how: How) -> Iterator[Message]:
+def _drain(pipe: Connection, queue: Queue[bytes | None]) -> None:
+    with suppress(EOFError, OSError):
+        while True:
+            queue.put(pipe.recv_bytes())
+    queue.put(None)
+
+
+def _received(
+    queue: Queue[bytes | None], stop: Callable[[], None], work: Sequence[Work], how: How
+) -> Iterator[Message]:
     at = 0
     open_source = False
     try:
-        while True:
-            try:
-                message: Message | None = pipe.recv()
-            except (EOFError, OSError):
-                break
+        while (data := queue.get()) is not None:
+            message: Message | None = pickle.loads(data)
             if message is None:
                 return
             if isinstance(message, Begun):
@@ -195,7 +210,6 @@ def _received(pipe: Connection, stop: Callable[[], None], work: Sequence[Work], 
                 at, open_source = at + 1, False
             yield message
     finally:
-        pipe.close()
         stop()
     if open_source:
         yield Failed(at, "the process that read it died")
@@ -208,7 +222,7 @@ def _child(pipe: Connection, other: Connection, work: Sequence[Work], how: How) 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to both; the parent decides
     with suppress(BrokenPipeError, OSError):
         for message in read(work, how):
-            pipe.send(message)
-        pipe.send(None)
+            pipe.send_bytes(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
+        pipe.send_bytes(pickle.dumps(None))
     pipe.close()
     os._exit(0)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Final
 
 from funes_mcp.traces.model import BlockType
@@ -84,10 +85,17 @@ class Chunk:
     flags: str = ""
     identity: str = ""
 
+    def __reduce__(self) -> tuple[type[Chunk], tuple[object, ...]]:
+        # Several times faster than what dataclasses with slots do by themselves; chunks cross processes.
+        return Chunk, _VALUES(self)
+
     @property
     def key(self) -> int:
         """The id as an unsigned 64-bit integer: how derived indexes name a chunk."""
         return int(self.id, 16)
+
+
+_VALUES: Final = attrgetter(*(column.name for column in fields(Chunk)))
 
 
 @dataclass(frozen=True, slots=True)

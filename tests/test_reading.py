@@ -1,0 +1,124 @@
+"""Reading in a process of its own gives what reading here gives, whatever happens to that process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from funes_mcp import reading
+from funes_mcp.reading import Begun, Ended, Failed, How, Read, Work, read, read_apart
+from funes_mcp.traces.model import Block, Cursor, Event, SessionInfo, Source, Tally, Turn
+
+
+class Reader:
+    """Gives three turns of a session, or fails as its name says."""
+
+    whole = True
+
+    def __init__(self, name: str, here: int) -> None:
+        self.tally = Tally(lines=3)
+        self._name = name
+        self._here = here
+
+    def __iter__(self) -> Iterator[Event]:
+        yield SessionInfo(self._name, "test", cwd="/w")
+        for number in range(3):
+            if number == 1 and self._name == "broken":
+                raise RuntimeError("a fault")
+            if number == 1 and self._name == "deadly" and os.getpid() != self._here:
+                os._exit(3)
+            blocks = (Block("text", f"{self._name} {number}", 0),)
+            yield Turn(self._name, f"t{number}", None, number, None, "user", blocks, f"{self._name}{number}")
+
+    def cursor(self) -> Cursor:
+        return Cursor(3, "digest")
+
+
+class Adapter:
+    """Reads sources by their names."""
+
+    name = harness = "test"
+
+    def __init__(self) -> None:
+        self._here = os.getpid()
+
+    def read(self, source: Source, cursor: Cursor | None) -> Reader:
+        if source.path.name == "missing":
+            raise FileNotFoundError(2, "No such file or directory")
+        return Reader(source.path.name, self._here)
+
+
+def work(*names: str) -> list[Work]:
+    adapter: Any = Adapter()
+    root = Path("/r")
+    return [Work(adapter, Source("test", root, root / name, 10, 0, 0, 0)) for name in names]
+
+
+def shape(messages: Iterator[reading.Message]) -> list[object]:
+    found: list[object] = []
+    for message in messages:
+        if isinstance(message, Read):
+            found += [item[1][0].text for item in message.items if isinstance(item, tuple)]
+        elif isinstance(message, Begun):
+            found.append(message.place)
+        elif isinstance(message, Failed):
+            found.append((message.place, message.reason))
+        elif isinstance(message, Ended):
+            found.append(message.cursor.offset)
+    return found
+
+
+def test_a_source_that_cannot_be_read_costs_only_itself() -> None:
+    assert shape(read(work("one", "missing", "broken", "two"), How())) == [
+        0,
+        *["one 0", "one 1", "one 2"],
+        3,
+        (1, "No such file or directory"),
+        2,
+        (2, "RuntimeError: a fault"),
+        3,
+        *["two 0", "two 1", "two 2"],
+        3,
+    ]
+
+
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "PARALLEL_BYTES", 0)
+
+
+@pytest.mark.usefixtures("apart")
+def test_a_process_of_its_own_reads_the_same() -> None:
+    names = ("one", "missing", "broken", "two")
+    assert shape(read_apart(work(*names), How())) == shape(read(work(*names), How()))
+
+
+@pytest.mark.usefixtures("apart")
+def test_a_transcript_that_kills_the_process_costs_only_itself() -> None:
+    assert shape(read_apart(work("one", "deadly", "two"), How())) == [
+        0,
+        *["one 0", "one 1", "one 2"],
+        3,
+        1,
+        (1, "the process that read it died"),
+        2,
+        *["two 0", "two 1", "two 2"],
+        3,
+    ]
+
+
+@pytest.mark.usefixtures("apart")
+def test_blocks_stay_behind_and_chunks_come_through() -> None:
+    turns = [
+        item
+        for message in read_apart(work("one"), How())
+        if isinstance(message, Read)
+        for item in message.items
+        if isinstance(item, tuple)
+    ]
+    assert [turn.blocks for turn, _ in turns] == [(), (), ()]
+    assert [chunk.cwd for _, chunks in turns for chunk in chunks] == ["/w"] * 3
