@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from funes_mcp.traces.model import BLOCK_TYPES
+
 if TYPE_CHECKING:
-    from numpy import float32, int64, uint64
+    from numpy import float32, int64, uint8, uint64
     from numpy.typing import NDArray
 
     Scores = NDArray[float32]
@@ -24,12 +26,15 @@ class Weights:
         rerank: Share of the reranker's score in the second stage; the first stage has the rest.
         decay: By how much each further hit of a session counts less than the one before it.
         recency: The most that a passage can gain by being new, as a share of its score.
+        tools: What the score of a tool's arguments or output is multiplied by: what people and agents said of a
+            thing answers more questions than the many outputs that mention it.
     """
 
     vectors: float = 0.6
     rerank: float = 0.55
     decay: float = 0.3
     recency: float = 0.02
+    tools: float = 0.75
 
 
 def unit_range(scores: Scores) -> Scores:
@@ -58,6 +63,18 @@ def by_greatest(scores: Scores) -> Scores:
 
     top = float(scores.max()) if len(scores) else 0.0
     return np.clip(scores / top, 0.0, None).astype(np.float32) if top > 0 else np.zeros_like(scores)
+
+
+def by_type(scores: Scores, block_type: NDArray[uint8], tools: float) -> Scores:
+    """Scores with those of tool calls and results multiplied by `tools`.
+
+    Args:
+        block_type: (n,) positions in `BLOCK_TYPES`.
+    """
+    import numpy as np
+
+    is_tool = np.isin(block_type, [BLOCK_TYPES.index("tool_use"), BLOCK_TYPES.index("tool_result")])
+    return np.where(is_tool, scores * tools, scores).astype(np.float32)
 
 
 def boosted(scores: Scores, fresh: Scores, share: float) -> Scores:

@@ -72,6 +72,7 @@ def search(
         texts = [chunk.text for chunk in chunks]
         scores = rank.blend(scores, reranker.scores(question.text, texts), weights.rerank)
     meta = reader.meta(keys)
+    scores = rank.by_type(scores, meta.block_type, weights.tools)
     scores = rank.by_session(scores, meta.session, weights.decay)
     fresh = rank.recency(meta.ts, question.now, question.half_life, UNDATED)
     scores = rank.boosted(scores, fresh, weights.recency)
@@ -109,6 +110,7 @@ def _candidates(
         share = weights.vectors / (1.0 + weights.vectors)
         scores = rank.blend(lexical, rank.unit_range(cosine), share)
     meta = reader.meta(keys)
+    scores = rank.by_type(scores, meta.block_type, weights.tools)
     top = rank.ordered(scores, meta.ts, keys)[:depth]
     return [keys[i] for i in top], scores[top]
 
