@@ -4,6 +4,8 @@ Nothing in here is a credential, and no line of this file has the form of one: v
 generator when they are asked for, and known beginnings are put together from parts.
 """
 
+# ruff: noqa: E501  (a table reads best with one row a line)
+
 from __future__ import annotations
 
 import base64
@@ -13,6 +15,12 @@ import string
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from funes_mcp.redaction import Redactor
 
 _ALNUM = string.ascii_letters + string.digits
 _HEX = "0123456789abcdef"
@@ -22,6 +30,20 @@ _URLSAFE = _ALNUM + "-_"
 _BASE64 = _ALNUM + "+/"
 _SYMBOLS = "!@#%^*+=?~"
 _SPECIAL = "+/$"
+
+
+@cache
+def shared_redactor(cache_dir: Path | None) -> Redactor:
+    """One redactor for all tests of a process: loading the library's rules takes a while."""
+    redactor = Redactor(cache_dir)
+    redactor.warm()
+    return redactor
+
+
+def redactor_of(config: pytest.Config) -> Redactor:
+    """The shared redactor, its compiled rules kept from run to run in pytest's own cache."""
+    return shared_redactor(config.cache.mkdir("secret-rules") if config.cache is not None else None)
+
 
 Maker = Callable[[random.Random], str]
 
@@ -77,7 +99,21 @@ def _human_password(rng: random.Random) -> str:
 
 
 def _passphrase(rng: random.Random) -> str:
-    words = ["copper", "violin", "meadow", "lantern", "harbor", "velvet", "cactus", "pepper", "walnut", "saddle", "bishop", "tundra", "magnet"]
+    words = [
+        "copper",
+        "violin",
+        "meadow",
+        "lantern",
+        "harbor",
+        "velvet",
+        "cactus",
+        "pepper",
+        "walnut",
+        "saddle",
+        "bishop",
+        "tundra",
+        "magnet",
+    ]
     return "-".join(rng.sample(words, 5))
 
 
@@ -213,6 +249,11 @@ KINDS: tuple[Kind, ...] = (
     Kind("cookie", lambda r: draw(r, _ALNUM, 40), False, ("Cookie: theme=dark; sessionid=@; lang=en", "Set-Cookie: connect.sid=@; Path=/; HttpOnly", "curl -b 'session=@' https://shop.io")),
     Kind("curl -u", _password, False, ("curl -u deploy:@ https://api.shop.io/v1", "curl -s --user 'deploy:@' https://api.shop.io")),
     Kind("command-line flag", _password, False, ("mysql -h db -u root -p@ shop", "sshpass -p '@' ssh root@10.0.0.5", "deploy --password @ --dry-run", "docker login -u shop -p @ registry.shop.io", "redis-cli -h cache -a @ ping")),
+    Kind("password in code", _password, False, ("requests.get(url, auth=('deploy', '@'))", "SetPassword(\"@\")", "':password' => '@',", "ssh-keygen -t ed25519 -N '@' -f key", "jdbc:postgresql://db/shop?user=app&password=@")),
+    Kind("password, other languages", _password, False, ("contraseña: @", "пароль: @", "密码：@", "パスワード: @", "Passwort: @")),
+    Kind("container environment", lambda r: draw(r, _ALNUM, 32), False, ("- name: SERVICE_TOKEN\n  value: \"@\"", '{"name":"SERVICE_TOKEN","value":"@"}', "ENV SERVICE_TOKEN=@")),
+    Kind("framework secret", lambda r: draw(r, _HEX, 128), False, ("secret_key_base: @", "SECRET_KEY_BASE=@")),
+    Kind("servlet session", lambda r: draw(r, "0123456789ABCDEF", 32), False, ("Set-Cookie: JSESSIONID=@; Path=/", "JSESSIONID=@")),
     Kind("SQL", _password, False, ("CREATE USER app IDENTIFIED BY '@';", "ALTER ROLE app WITH PASSWORD '@';")),
     Kind("bcrypt hash", lambda r: "$2" + "b$12$" + draw(r, _ALNUM + "./", 53), False, ("shop:@",)),
     Kind("RSA private key", lambda r: _key_lines(r, 24), False, (_pem("RSA PRIVATE " + "KEY"),)),

@@ -14,9 +14,9 @@ from funes_mcp.redaction.values import is_standin, is_uuid
 if TYPE_CHECKING:
     from kingfisher_sdk import Scanner
 
-#: An escaped line end, tab or quote. The library's patterns want word boundaries, and `\\nghp_…` has none.
-_ESCAPE: Final = re.compile(rb"\\+[nrt\"']")
-_PLAIN: Final = {ord("n"): b"\n", ord("r"): b"\r", ord("t"): b"\t", ord('"'): b'"', ord("'"): b"'"}
+#: Escapes are made what they stand for, at the same length: the library's patterns want a word to begin where a
+#: value does, and in `\\nghp_…` none does.
+_ESCAPES: Final = ((b"\\n", b" \n"), (b"\\t", b" \t"), (b"\\r", b" \r"), (b'\\"', b' "'), (b"\\'", b" '"))
 
 #: Rules of the library that name what is meant to be seen.
 _PUBLIC: Final = re.compile(
@@ -70,7 +70,8 @@ class Library:
         """What the rules find, as spans of bytes. Raises `ScannerError`."""
         scanner = self._ready()
         if b"\\" in text:
-            text = _ESCAPE.sub(lambda m: b" " * (len(m[0]) - 1) + _PLAIN[m[0][-1]], text)
+            for escape, plain in _ESCAPES:
+                text = text.replace(escape, plain)
         try:
             found = scanner.scan(text, timeout=timeout)
         except Exception as error:

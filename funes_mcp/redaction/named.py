@@ -10,7 +10,8 @@ from __future__ import annotations
 import binascii
 import re
 from base64 import b64decode
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Final
 
@@ -52,6 +53,8 @@ _HARMLESS: Final = re.compile(
     rb"|anti_?forgery|translation|i18n|label|error|message|regex|pattern|field|selector|class"
 )
 
+_SESSION_COOKIE: Final = re.compile(rb"jsessionid|phpsessid|asp\.net_sessionid|connect\.sid")
+
 #: What stands before an assignment that begins a line of an environment file or a shell command.
 _SURE_PLACES: Final = re.compile(
     rb"(?:\A|[\n;&|({]|\\{1,4}[nrt])[\s+>-]*(?:(?:\d+[\s:|]|\xe2\x86\x92)\s*)?"
@@ -66,8 +69,14 @@ _WORDS: Final = (
     (b"token", "token"),
     (b"key", "key"),
     (b"auth", "auth"),
-    (b"credential", "auth"),
     (b"sess", "session"),
+)
+
+
+#: The word for a password in other scripts, where upper and lower case are not told apart by `bytes.lower`.
+_FOREIGN_WORDS: Final = tuple(
+    (word.encode(), "pass")
+    for word in ("contraseña", "пароль", "Пароль", "密码", "密碼", "パスワード", "비밀번호", "contrasenya", "mật khẩu")
 )
 
 
@@ -78,10 +87,20 @@ def _rest(flags: bool) -> re.Pattern[bytes]:
     With `flags` a blank is an operator, too; without, only before a literal, as SQL has it.
     """
     more = rb"(?P<more>w(?:or)?[dt]|phrase|code|in|out|orization|entication|ion[_.-]?(?:id)?|[_.-]?id|[_-]?data)?"
-    suffix = rb"s?(?:[_-]?(?:value|plain|plaintext|string|prod|dev|staging|stage|live|base64|b64|raw|old|new|\d{1,2}))?"
+    suffix = (
+        rb"s?(?:[_-]?(?:base|value|plain|plaintext|string|prod|dev|staging|stage|live|base64|b64|raw|old|new|\d{1,2}))?"
+    )
     closing = rb"(?:\\{0,7}[\"'`\]*]){0,4}(?:" + BLANK + rb"?\[[^\]\n\\]{0,24}\])?"
     operator = (
-        rb"(?P<op>[ \t]{0,8}(?:=>|:=|\?=|\+=|={1,3}|!==?|:(?!:))(?:[ \t]|\\{1,4}t){0,8}"
+        rb"(?P<op>[ \t]{0,8}(?:=>|:=|\?=|\+=|={1,3}|!==?|:(?!:)|\xef\xbc\x9a|<<<|->)(?:[ \t]|\\{1,4}t){0,8}"
+        rb"|,?(?:"
+        + BLANK
+        + rb"|[+>]|\d{1,5}(?=\s|\xe2)|\xe2\x86\x92){1,40}(?:"
+        + QUOTE
+        + rb")?value(?:"
+        + QUOTE
+        + rb")?[ \t]{0,4}[:=][ \t]{0,4}"
+        rb"|,(?:" + QUOTE + rb")value(?:" + QUOTE + rb"):[ \t]{0,4}"
         rb"|,[ \t]{0,4}(?=\\{0,7}[\"'`])|\((?=[\"'`]|\\{1,7}[\"'`])|>(?=[^\s<>&])|[ \t]{0,3}\|[ \t]{0,3}"
         rb"|[ \t]{1,4}(?:is|was|to|as)(?:[ \t]now)?(?:[ \t]set to)?:?[ \t]{1,4}"
         + (rb"|[ \t]{1,3})" if flags else rb"|[ \t](?=[\"']|\\{1,7}[\"']))")
@@ -104,6 +123,12 @@ def _scheme() -> re.Pattern[bytes]:
     return re.compile(rb"(?:bearer|basic|token|apikey|api-key|bot|digest|negotiate|splunk|key|genie ?key)[ \t]+")
 
 
+#: The longest literal that is looked at, in bytes.
+_LONGEST_LITERAL: Final = 2048
+_LINE_END: Final = re.compile(rb"\n|\\+n")
+_CLOSES: Final = re.compile(rb"(\\{0,7}[\"'`])")
+
+
 def quoted_value(text: bytes, at: int) -> tuple[int, int, int] | None:
     """The literal that begins with a quote at `at`: start and end of its content, and the end behind it.
 
@@ -115,13 +140,15 @@ def quoted_value(text: bytes, at: int) -> tuple[int, int, int] | None:
         return None
     depth, quote = len(opening[1]), opening[2]
     start = at = opening.end()
-    limit = text.find(b"\n", start, start + 4096)
-    if limit < 0:
-        limit = min(len(text), start + 4096)
+    line_end = _LINE_END.search(text, start, start + _LONGEST_LITERAL)
+    stop = line_end.start() if line_end is not None else min(len(text), start + _LONGEST_LITERAL)
     while True:
-        found = text.find(quote, at, limit)
+        found = text.find(quote, at, stop)
         if found < 0:
-            return start, limit, limit
+            closing = _CLOSES.match(text, line_end.end()) if line_end is not None else None
+            if closing is not None and closing[0] == opening[1] + quote:  # a literal that ends with a line end
+                return start, stop, closing.end()
+            return start, stop, stop
         back = found
         while back > start and text[back - 1] == 92:
             back -= 1
@@ -130,15 +157,15 @@ def quoted_value(text: bytes, at: int) -> tuple[int, int, int] | None:
         at = found + 1
 
 
-def find_named(text: bytes, low: bytes, *, prose: bool) -> Iterator[Span]:
+def find_named(text: bytes, low: bytes, runs: Sequence[tuple[int, int]]) -> Iterator[Span]:
     """Every value that its name makes a credential.
 
     Args:
         low: The text in lower case (ASCII only).
-        prose: Whether values are also looked for a few words behind a name, in a sentence.
+        runs: What `tokens.runs_of` found; only such values are looked for in sentences.
     """
     rest = _rest(b" -" in low)
-    for word, family in _WORDS:
+    for word, family in _WORDS if low.isascii() else _WORDS + _FOREIGN_WORDS:
         at = low.find(word)
         while at >= 0:
             after = at + len(word)
@@ -149,7 +176,7 @@ def find_named(text: bytes, low: bytes, *, prose: bool) -> Iterator[Span]:
             span = None
             if match is not None:
                 span = _assigned(text, low, at, word, family, match)
-            if span is None and (prose or family == "pass"):
+            if span is None and (family == "pass" or _run_near(runs, after)):
                 span = _told(text, low, at, word, family)
             if span is not None:
                 yield span
@@ -178,7 +205,7 @@ def _assigned(text: bytes, low: bytes, at: int, word: bytes, family: str, match:
     more = match["more"] or b""
     end_of_name = match.end("more") if more else at + len(word)
     name = low[begin:end_of_name]
-    if _HARMLESS.search(name) or _in_an_arn(low, begin):
+    if _in_an_arn(low, begin) or (_HARMLESS.search(name) and not _SESSION_COOKIE.match(name)):
         return None
     if family == "session" and not more and word == b"sess":
         return None
@@ -195,7 +222,8 @@ def _assigned(text: bytes, low: bytes, at: int, word: bytes, family: str, match:
         if not before and low[max(0, at - 1) : at] == b" ":
             stem = low[max(0, at - 24) : at].rstrip(b" ")
         opener = stem.endswith(_OPENERS) or stem.endswith(b"shared access") or more.endswith(b"data")
-        if not opener and not (upper and before.endswith(b"_")):
+        query = not before and low[begin - 1 : begin] in (b"?", b"&")
+        if not opener and not query and not (upper and before.endswith(b"_")):
             return None
     start = match.end()
     value = quoted_value(text, start)
@@ -218,13 +246,16 @@ def _assigned(text: bytes, low: bytes, at: int, word: bytes, family: str, match:
                 return None
             end = bare.end()
     env = flag
-    if word == b"pass" and not more and not before and not quoted and op not in (b"=", b""):
+    if word == b"pass" and not more and (op == b"(" or (not before and not quoted and op not in (b"=", b""))):
+        return None
+    if low[begin - 2 : begin] == b"::" and is_hex(text[start:end]):  # the name of a type, and its digest
         return None
     if not quoted:
         query = begin > 0 and low[begin - 1] in b"?&"
         tight = operator in (b"=", b"?=", b":=", b"+=") and not query
-        env = flag or (tight and (upper or before[:2] == b"--" or _in_a_sure_place(low, begin)))
-        end = _end_of_bare(text, start, end, query=query, env=env, op=op)
+        plain = text[end - 1 : end] not in (b",", b")") and not is_code(text[start:end])
+        env = flag or (tight and (upper or before[:2] == b"--" or (plain and _in_a_sure_place(low, begin))))
+        end = _end_of_bare(text, start, end, query=query, env=env, op=op, fragment=family != "pass")
     found = text[start:end]
     if found.startswith(b"pass:"):
         start, found = start + 5, found[5:]
@@ -232,7 +263,8 @@ def _assigned(text: bytes, low: bytes, at: int, word: bytes, family: str, match:
     end = start + len(found)
     if len(found) < 6 or (flag and found[:1] == b"-"):
         return None
-    if not _believed(found, family, name, sure=quoted or env, env=env, opener=opener):
+    prose = op[:2] in (b"is", b"wa", b"to", b"as")
+    if not _believed(found, family, name, sure=(quoted or env) and not prose, env=env, opener=opener):
         return None
     return Span(start, end, _kind(family, name, more), BY_NAME)
 
@@ -252,9 +284,9 @@ def _in_a_sure_place(low: bytes, begin: int) -> bool:
     return _SURE_PLACES.search(low, max(0, begin - 120), begin) is not None
 
 
-def _end_of_bare(text: bytes, start: int, end: int, *, query: bool, env: bool, op: bytes) -> int:
+def _end_of_bare(text: bytes, start: int, end: int, *, query: bool, env: bool, op: bytes, fragment: bool) -> int:
     value = text[start:end]
-    stops = b"&#" if query else b"" if env else b";,"
+    stops = (b"&#" if fragment else b"&") if query else b"" if env else b";,"
     cut = min((i for i in (value.find(bytes([c])) for c in stops) if i >= 0), default=len(value))
     if env and b";" in value and value.count(b"=") and b";" in value.split(b"=", 1)[0]:
         cut = value.find(b";")
@@ -321,37 +353,46 @@ def _words_after() -> re.Pattern[bytes]:
 
 _DIGIT: Final = re.compile(rb"[0-9]")
 
+#: How far behind a word its value may stand in a sentence, in bytes.
+_REACH: Final = 200
 _NAMED_ID: Final = re.compile(rb"\b(?:id|ids|guid|uuid|sha|hash|commit|digest|thumbprint|version)\b")
 
 #: What may stand between a word for a credential and its value in a sentence.
-_BETWEEN: Final = re.compile(rb"[a-z]{0,8}s?\b[\w\s.,'*`\x80-\xff\"\\:=()-]{0,90}")
+_BETWEEN: Final = re.compile(rb"[a-z]{0,8}[\\\"'`*]{0,4}[\w\s.,'*`\x80-\xff:=()>-]{0,90}[\\\"'`*]{0,6}")
+
+
+def _run_near(runs: Sequence[tuple[int, int]], after: int) -> bool:
+    """Whether a run of `runs` begins soon behind `after`."""
+    nearest = bisect_left(runs, (after, 0))
+    return nearest < len(runs) and runs[nearest][0] < after + _REACH
 
 
 def _told(text: bytes, low: bytes, at: int, word: bytes, family: str) -> Span | None:
     """A value that looks drawn by lot, soon after a word for a credential, on the same line."""
-    if at and low[at - 1 : at].isalnum():
+    after = at + len(word)
+    if _DIGIT.search(text, after, after + _REACH) is None or low[at - 1 : at].isalnum():
+        return None
+    if family == "pass" and word == b"pass" and low[at - 1 : at] == b"-":  # multi-pass
         return None
     begin = _name_start(low, at)
     if _HARMLESS.search(low, begin, at + len(word)) or _in_an_arn(low, begin):
         return None
     if family == "key" and not low[max(0, at - 24) : at].rstrip(b" -_").endswith(_OPENERS):
         return None
-    if family in ("session", "auth") and word != b"credential":
+    if family in ("session", "auth"):
         return None
-    after = at + len(word)
-    ends = (low.find(end, after, after + 200) for end in (b"\n", b"\\n"))
-    limit = min((end for end in ends if end >= 0), default=after + 200)
-    if _DIGIT.search(text, after, limit) is None:
-        return None
+    ends = (low.find(end, after, after + _REACH) for end in (b"\n", b"\\n"))
+    limit = min((end for end in ends if end >= 0), default=after + _REACH)
     for match in _words_after().finditer(text, after, limit):
         start = match.start()
         value = match[0].rstrip(b".,;:!?)]}*")
         if not _BETWEEN.fullmatch(low, after, start) or _NAMED_ID.search(low, after, start):
             return None
-        if not starts_value(text, start) or is_code(value) or is_hex(value):
+        if not starts_value(text, start) or is_code(value) or is_hex(value) or value[:1] == b"-":
             continue
         if family == "pass":
-            good = len(value) <= 64 and is_password(value, sure=False) and looks_random(value, 9)
+            drawn = len(value) <= 64 and is_password(value, sure=False) and looks_random(value, 9)
+            good = drawn and _DIGIT.search(value) is not None
         else:
             good = len(value) >= 20 and is_token(value, least=20, digest=False) and value[:1] != b"/"
         if good:

@@ -126,26 +126,27 @@ def own_findings(data: bytes) -> list[Span]:
     """What our own detectors find. Each is asked only where a cheap test says that it may find something."""
     low = data.lower()  # of bytes: ASCII alone is changed, and positions stay
     runs = runs_of(data)
-    spans = list(find_named(data, low, prose=bool(runs)))
-    if runs:
-        spans += find_tokens(data, runs)
-        spans += find_aws_secrets(data)
-        spans += find_encoded_keys(data, low)
-    if b"PRIVATE KEY" in data or b"PuTTY-User" in data:
-        spans += find_private_keys(data)
+    spans = list(find_named(data, low, runs))
+    spans += find_in_commands(data, low)
     if b"@" in data and (b"://" in data or rb":\/\/" in data):
         spans += find_in_urls(data)
+    if b"$" in data:
+        spans += find_hashes(data)
+    if b"mnemonic" in low or b" phrase" in low:
+        spans += find_seed_phrases(low)
+    if b"kind" in low and b"secret" in low:
+        spans += find_in_kubernetes(data, low)
+    if not runs:  # the rest looks for long values
+        return spans
+    spans += find_tokens(data, runs)
+    spans += find_aws_secrets(data)
+    spans += find_encoded_keys(data, low)
+    if b"PRIVATE KEY" in data or b"PuTTY-User" in data:
+        spans += find_private_keys(data)
     if b"bearer" in low or b"basic" in low:
         spans += find_bearers(data, low)
     if b"cookie" in low or b"TRUE\t" in data or b"TRUE\\t" in data:
         spans += find_cookies(data, low)
-    spans += find_in_commands(data, low)
-    if b"$" in data:
-        spans += find_hashes(data)
-    if b"secret" in low and b"kind" in low:
-        spans += find_in_kubernetes(data, low)
-    if b"mnemonic" in low or b"phrase" in low:
-        spans += find_seed_phrases(low)
     return spans
 
 

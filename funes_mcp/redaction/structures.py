@@ -114,17 +114,18 @@ _BARE_ARGUMENT: Final = rb"[^\s\"'`\\;|&]{6,200}"
 
 #: Commands and files that give a password in a way of their own: what a text must hold for it (the first part
 #: is looked for once for all), and the pattern. The group is the password.
-_COMMANDS: Final[tuple[tuple[bytes, bytes, bytes], ...]] = (
-    (b" -u", b"curl", rb"curl\b[^\n]{0,600}?\s-u[ =]?[\"'\\]{0,3}[^\s:\"'\\]{1,100}:(@)"),
-    (b"-user", b"curl", rb"curl\b[^\n]{0,600}?\s--(?:proxy-)?user[ =]?[\"'\\]{0,3}[^\s:\"'\\]{1,100}:(@)"),
+_FLAGS: Final[tuple[tuple[bytes, bytes, bytes], ...]] = (
+    (b" -u", b"curl", rb"curl\b[^\n]{0,400}?\s-u[ =]?[\"'\\]{0,3}[^\s:\"'\\]{1,100}:(@)"),
+    (b"-user", b"curl", rb"curl\b[^\n]{0,400}?\s--(?:proxy-)?user[ =]?[\"'\\]{0,3}[^\s:\"'\\]{1,100}:(@)"),
     (b" -p", b"mysql", rb"mysql(?:dump|admin|import)?\b[^\n]{0,300}?\s-p[\"'\\]{0,3}(@)"),
     (b" -p", b"mariadb", rb"mariadb(?:-dump)?\b[^\n]{0,300}?\s-p[\"'\\]{0,3}(@)"),
     (b" -p", b"sshpass", rb"sshpass\s+-p\s?[\"'\\]{0,3}(@)"),
     (b" -p", b" login", rb"(?:docker|podman|registry|oc|skopeo|acr)\s+login\b[^\n]{0,300}?\s-p\s+[\"'\\]{0,3}(@)"),
     (b" -a ", b"redis-cli", rb"redis-cli\b[^\n]{0,300}?\s-a\s+[\"'\\]{0,3}(@)"),
-    (b"sudo -s", b"echo", rb"echo\s+(?:-n\s+)?[\"'\\]{0,3}(@)[\"'\\]{0,3}\s*\|\s*sudo\s+-s"),
-    (b"identified", b"by", rb"identified\s+(?:with\s+\S+\s+)?by\s+\\{0,3}[\"']([^\"'\\\n]{6,200})"),
-    (b":5432:", b":", rb":5432:[\w*-]{1,64}:[\w.*@-]{1,64}:(@)(?=\s|\\+n|\Z)"),
+    (b" -n ", b"ssh-keygen", rb"ssh-keygen\b[^\n]{0,300}?\s-n\s+[\"'\\]{0,3}(@)"),
+    (b" -s", b"sudo -s", rb"echo\s+(?:-n\s+)?[\"'\\]{0,3}(@)[\"'\\]{0,3}\s*\|\s*sudo\s+-s"),
+)  # fmt: skip
+_PASSES: Final[tuple[tuple[bytes, bytes, bytes], ...]] = (
     (b"pass", b"-stdin", rb"echo\s+(?:-n\s+)?[\"'\\]{0,3}(@)[\"'\\]{0,3}\s*\|[^\n|]{0,80}--password-stdin"),
     (b"pass", b"chpasswd", rb"(?:echo\s+|printf\s+|<<<\s*)[\"'\\]{0,3}\w+:(@)"),
     (b"pass", b"htpasswd", rb"htpasswd\s+-\w*b\w*\s+(?:\S+\s+)?\S+\s+[\"'\\]{0,3}(@)"),
@@ -135,12 +136,19 @@ _COMMANDS: Final[tuple[tuple[bytes, bytes, bytes], ...]] = (
         + rb")?password" + _BLANKS + rb"(@)",
     ),
 )  # fmt: skip
+_OTHERS: Final[tuple[tuple[bytes, bytes, bytes], ...]] = (
+    (b"identified", b"by", rb"identified\s+(?:with\s+\S+\s+)?by\s+\\{0,3}[\"']([^\"'\\\n]{6,200})"),
+    (b":5432:", b":", rb":5432:[\w*-]{1,64}:[\w.*@-]{1,64}:(@)(?=\s|\\+n|\Z)"),
+    (b"auth=(", b",", rb"auth=\(\s*[\"'\\]{1,4}[^\"'\\\n]{1,80}[\"'\\]{1,4}\s*,\s*[\"'\\]{1,4}(@)"),
+)  # fmt: skip
+
+_Commands = tuple[tuple[bytes, tuple[tuple[bytes, re.Pattern[bytes]], ...]], ...]
 
 
 @cache
-def _commands() -> tuple[tuple[bytes, tuple[tuple[bytes, re.Pattern[bytes]], ...]], ...]:
+def _commands(table: tuple[tuple[bytes, bytes, bytes], ...]) -> _Commands:
     hints: dict[bytes, list[tuple[bytes, re.Pattern[bytes]]]] = {}
-    for first, second, pattern in _COMMANDS:
+    for first, second, pattern in table:
         whole = pattern.replace(b"(@)", b"(" + _BARE_ARGUMENT + b")")
         hints.setdefault(first, []).append((second, re.compile(whole)))
     return tuple((first, tuple(patterns)) for first, patterns in hints.items())
@@ -148,7 +156,15 @@ def _commands() -> tuple[tuple[bytes, tuple[tuple[bytes, re.Pattern[bytes]], ...
 
 def find_in_commands(text: bytes, low: bytes) -> Iterator[Span]:
     """Passwords given to commands, in `.netrc` and in `.pgpass`."""
-    for first, patterns in _commands():
+    if b" -" in low:
+        yield from _in_commands(text, low, _commands(_FLAGS))
+    if b"pass" in low:
+        yield from _in_commands(text, low, _commands(_PASSES))
+    yield from _in_commands(text, low, _commands(_OTHERS))
+
+
+def _in_commands(text: bytes, low: bytes, commands: _Commands) -> Iterator[Span]:
+    for first, patterns in commands:
         if first not in low:
             continue
         for second, pattern in patterns:
@@ -191,8 +207,12 @@ def _kubernetes_pair() -> re.Pattern[bytes]:
 
 def find_in_kubernetes(text: bytes, low: bytes) -> Iterator[Span]:
     """Values under `data` and `stringData` of a Kubernetes secret."""
+    done = 0
     for secret in _kubernetes().finditer(low):
+        if secret.end() + 1500 < done:  # well within what was just looked at
+            continue
         area = (max(0, secret.start() - 2000), min(len(low), secret.end() + 2000))
+        done = area[1]
         for data in _kubernetes_data().finditer(low, *area):
             at = data.end()
             while (pair := _kubernetes_pair().match(low, at, area[1])) is not None:

@@ -94,22 +94,22 @@ _HEADED: Final[tuple[tuple[str, str, str], ...]] = (
     ),
 )
 
-#: Formats without a beginning of their own: a name, bytes that occur in each, how far the format may begin
-#: before them, and the format. A group is the part that is secret.
-_ANCHORED: Final[tuple[tuple[str, bytes, int, str], ...]] = (
-    ("telegram-token", b":AA", 10, r"\d{8,10}:AA[A-Za-z0-9_-]{33}(?![A-Za-z0-9_-])"),
-    ("mailchimp-key", b"-us", 32, r"[0-9a-f]{32}-us\d{1,2}(?![\w-])"),
-    ("terraform-token", b".atlasv1.", 14, r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,}"),
-    ("azure-secret", b"Q~", 4, r"[A-Za-z0-9_~.-]{3}\dQ~[A-Za-z0-9_~.-]{31,34}"),
+#: Formats without a beginning of their own: a name, the byte before their long part and bytes that stand at most
+#: 80 before it, how far the format begins before the long part at most, and the format. A group is the secret.
+_ANCHORED: Final[tuple[tuple[str, bytes, bytes, int, str], ...]] = (
+    ("telegram-token", b":", b"", 11, r"\d{8,10}:AA[A-Za-z0-9_-]{33}(?![A-Za-z0-9_-])"),
+    ("terraform-token", b".", b".atlasv1.", 23, r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,}"),
+    ("azure-secret", b"~", b"Q~", 6, r"[A-Za-z0-9_~.-]{3}\dQ~[A-Za-z0-9_~.-]{31,34}"),
     (
         "slack-webhook",
+        b"/",
         b"hooks.slack.com",
-        0,
+        80,
         r"hooks\.slack\.com/(?:services|workflows|triggers)/(?:[A-Za-z0-9]+/){2,3}([A-Za-z0-9]{18,})",
     ),
-    ("discord-webhook", b"/api/webhooks/", 0, r"/api/webhooks/\d{15,21}/([A-Za-z0-9_-]{50,})"),
-    ("teams-webhook", b"/IncomingWebhook/", 0, r"/IncomingWebhook/([a-f0-9]{32}/[a-f0-9-]{36})"),
-    ("sas-signature", b"sig=", 1, r"[?&;]sig=([A-Za-z0-9%/+]{36,}(?:%3[Dd]|=)+)"),
+    ("discord-webhook", b"/", b"/api/webhooks/", 40, r"/api/webhooks/\d{15,21}/([A-Za-z0-9_-]{50,})"),
+    ("teams-webhook", b"/", b"/IncomingWebhook/", 20, r"/IncomingWebhook/([a-f0-9]{32}/[a-f0-9-]{36})"),
+    ("sas-signature", b"=%", b"sig=", 80, r"[?&;]sig=([A-Za-z0-9%/+]{36,}(?:%3[Dd]|=)+)"),
 )
 
 #: Password hashes as `crypt` and its successors write them.
@@ -174,8 +174,17 @@ def _headed() -> dict[bytes, list[tuple[str, re.Pattern[bytes]]]]:
 
 
 @cache
-def _anchored() -> tuple[tuple[str, bytes, int, re.Pattern[bytes]], ...]:
-    return tuple((kind, literal, back, re.compile(pattern.encode())) for kind, literal, back, pattern in _ANCHORED)
+def _anchored() -> dict[int, list[tuple[str, bytes, int, re.Pattern[bytes]]]]:
+    table: dict[int, list[tuple[str, bytes, int, re.Pattern[bytes]]]] = {}
+    for kind, before, near, back, pattern in _ANCHORED:
+        for byte in before:
+            table.setdefault(byte, []).append((kind, near, back, re.compile(pattern.encode())))
+    return table
+
+
+@cache
+def _mailchimp() -> re.Pattern[bytes]:
+    return re.compile(rb"[0-9a-f]{32}-us\d{1,2}(?![\w-])")
 
 
 @cache
@@ -197,31 +206,31 @@ def starts_value(text: bytes, at: int) -> bool:
 
 def find_tokens(text: bytes, runs: list[tuple[int, int]]) -> Iterator[Span]:
     """Every token of a known format that is no stand-in. `runs` is what `runs_of` found."""
-    if not runs:
-        return
-    table = _headed()
+    headed, anchored = _headed(), _anchored()
     done = 0
-    for start, _ in runs:
-        if start < done:
-            continue
-        for at in _beginnings(text, start):
-            for kind, pattern in table.get(text[at : at + 2], ()):
-                match = pattern.match(text, at)
-                if match is not None and _is_real(kind, match[0]):
-                    yield Span(at, match.end(), kind, BY_FORMAT)
-                    done = match.end()
+    for start, end in runs:
+        if start >= done:
+            for at in _beginnings(text, start):
+                for kind, pattern in headed.get(text[at : at + 2], ()):
+                    match = pattern.match(text, at)
+                    if match is not None and _is_real(kind, match[0]):
+                        yield Span(at, match.end(), kind, BY_FORMAT)
+                        done = match.end()
+                        break
+                if done > start:
                     break
-            if done > start:
-                break
-    for kind, literal, back, pattern in _anchored():
-        at = text.find(literal)
-        while at >= 0:
-            match = pattern.search(text, max(0, at - back), at + 400)
+        for kind, near, back, pattern in anchored.get(text[start - 1], ()) if start else ():
+            if near and near not in text[max(0, start - 80) : start]:
+                continue
+            match = pattern.search(text, max(0, start - back), start + 400)
             if match is not None and starts_value(text, match.start()):
                 group = 1 if pattern.groups else 0
                 if _is_real(kind, match[group]):
                     yield Span(*match.span(group), kind, BY_FORMAT)
-            at = text.find(literal, at + len(literal))
+        if text.find(b"-us", end - 5, end) >= 0:
+            match = _mailchimp().search(text, start, end + 1)
+            if match is not None and starts_value(text, match.start()) and _is_real("mailchimp-key", match[0]):
+                yield Span(*match.span(), "mailchimp-key", BY_FORMAT)
 
 
 def find_hashes(text: bytes) -> Iterator[Span]:

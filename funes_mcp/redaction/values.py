@@ -29,13 +29,16 @@ _STANDIN: Final = re.compile(
     rb"(?i)x{4,}|\*{3,}|\.{3}|\xe2\x80\xa6|\xe2\x80\xa2{2,}|_{6,}|-{6,}|your[-_ ]|[-_ ]your|\byour|my[-_](?:secret|key"
     rb"|token|api|pass)"
     rb"|example|placeholder|change[-_ ]?me|change[-_]?this|replace[-_ ]|redacted|[-_]here\b|insert[-_ ]|dummy|sample"
-    rb"|not[-_ ]?a?[-_ ]?real|not[-_ ]a[-_ ]|fake|todo|deadbeef|(?:0123|1234)56789|abcdefgh|(.)\1{7,}"
+    rb"|not[-_ ]?a?[-_ ]?real|not[-_ ]a[-_ ]|(?<![a-z])(?:fake|todo)(?![a-z])|deadbeef"
+    rb"|(?:0123|1234)56789|abcdefgh|(.)\1{7,}"
 )
 _CODE: Final = re.compile(
     rb"!?(?:await |new |typeof |not )?[A-Za-z_$][\w$]{0,80}\s?(?:\.\s?[A-Za-z_$(]|\[|\(|::|->|\?\.|\?\?|\|\||&&|!=|==)"
 )
 _IDENTIFIER: Final = re.compile(rb"[A-Za-z_$][A-Za-z0-9_$]*\Z")
 _FILE: Final = re.compile(rb"[\w.@~-]*(?:/[\w.@~-]+)+\.[A-Za-z]{1,5}\d?")
+#: Three or more words in lower case, joined: `utf8_general_ci`, `us-east-1-backup`.
+_DASHED: Final = re.compile(rb"(?:[a-z]+\d{0,2}[_-]){2,}(?:[a-z]+\d{0,4}|\d{1,4})")
 _REFERENCE: Final = re.compile(rb"(?:arn:|op://|vault:|sm://|gs://|s3://|file:|env:|data:|ref\+|ssm:|secretref:)", re.I)
 _REAL_SYMBOL: Final = re.compile(rb"[!@#$%^&*+=?~|;,{}()\[\]<>\x80-\xff]")
 
@@ -59,7 +62,7 @@ _DUMMIES: Final = frozenset(
     b"""password passwd passphrase passcode pass pwd secret secrets token tokens key keys apikey api auth test tests
     testing tester example sample demo dummy fake mock mocked stub fixture changeme change changed your my me admin
     administrator root user username users guest default foo bar baz qux quux hello world abc xyz qwerty letmein
-    hunter welcome postgres postgresql mysql mariadb mongo mongodb redis rabbitmq placeholder redacted here insert
+    hunter postgres postgresql mysql mariadb mongo mongodb redis rabbitmq placeholder redacted here insert
     replace todo none null nil true false undefined string str value val values dev local localhost development prod
     production staging stage super supersecret invalid wrong correct incorrect bad good new old valid expired some this
     is an the real not bearer basic digest secure insecure safe simple strong weak long short very public private
@@ -141,7 +144,7 @@ def looks_random(value: bytes, least: int = 10) -> bool:
     size = sum(map(len, segments))
     if size < least or substance(value) < min(least, 8) or len(set(value)) < 6:
         return False
-    if _TIME.fullmatch(value):
+    if _TIME.fullmatch(value) or _DASHED.fullmatch(value):
         return False
     mean = size / len(segments)
     pairs, share = _pair_share(value)
@@ -153,7 +156,7 @@ def looks_random(value: bytes, least: int = 10) -> bool:
     mixed = digits or not (value.islower() or value.isupper())
     if mixed and mean <= 2.3 and (pairs < 8 or share < 0.6):
         return True
-    if mixed and mean <= 3.4 and (pairs < 4 or share < 0.5):
+    if mixed and mean <= (3.4 if digits else 2.6) and (pairs < 4 or share < 0.5):
         return True
     return pairs >= 8 and share < 0.36 and (digits or size >= 14)
 
