@@ -22,7 +22,7 @@ from funes_mcp.errors import FunesError, MemoryDamagedError
 from funes_mcp.home import write_private
 from funes_mcp.memory import terms
 from funes_mcp.memory.chunk import munge
-from funes_mcp.memory.model import Chunk, Filter, Scored
+from funes_mcp.memory.model import Chunk, Filter, Passage, Scored
 from funes_mcp.memory.times import UNDATED, millis
 from funes_mcp.traces.model import BLOCK_TYPES
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     import tantivy
 
 #: Raised whenever the documents change shape: an index of another version is built again from the table.
-VERSION: Final = 2
+VERSION: Final = 3
 
 #: How much of each neighbouring chunk goes into `words`, in code points. On LoCoMo (997 questions, words alone)
 #: hit@1 is 67.4 with none, 71.0 with 100, 72.4 with 200, 72.0 with 300. In a field of their own, whatever its
 #: weight, neighbours give 70.8 at best.
-NEAR: Final = 200
+NEAR: Final = 300
 
 #: Weights of the fields against each other. On commit messages asked of the sessions that led to them, weights
 #: of `exact` from 0.5 to 2 made no difference above noise.
@@ -79,6 +79,11 @@ class Entry:
     chunk: Chunk
     before: str = ""
     after: str = ""
+
+    @property
+    def near(self) -> tuple[str, str]:
+        """What of its neighbours is indexed with a chunk: the end of the one before, the beginning of the next."""
+        return self.before[-NEAR:], self.after[:NEAR]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +153,12 @@ class Packer:
         self._compressor = self._zstd.ZstdCompressor(level=_LEVEL, dict_data=dictionary)
         self._trained = self._zstd.ZstdDecompressor(dict_data=dictionary)
 
-    def train(self, chunks: Sequence[Chunk]) -> None:
+    def train(self, entries: Sequence[Entry]) -> None:
         """Make the dictionary, when there is none yet and there are enough rows to learn from."""
-        if self._trained is not None or len(chunks) < _SAMPLES:
+        if self._trained is not None or len(entries) < _SAMPLES:
             return
-        step = len(chunks) // _SAMPLES
-        samples: list[bytes | bytearray | memoryview] = [_own_part(chunk) for chunk in chunks[::step][:_SAMPLES]]
+        step = len(entries) // _SAMPLES
+        samples: list[bytes | bytearray | memoryview] = [_own_part(entry) for entry in entries[::step][:_SAMPLES]]
         try:
             dictionary = self._zstd.train_dictionary(_DICTIONARY_SIZE, samples)
         except self._zstd.ZstdError:  # too little in the samples to learn from
@@ -161,16 +166,16 @@ class Packer:
         write_private(self._path, dictionary.as_bytes())
         self._load()
 
-    def pack(self, chunk: Chunk) -> tuple[bytes, bytes]:
-        """What is common to the session's rows, and the rest."""
+    def pack(self, entry: Entry) -> tuple[bytes, bytes]:
+        """What is common to the session's rows, and the rest with the neighbours' words."""
         import orjson
 
-        values = _COMMON_OF(chunk)
+        values = _COMMON_OF(entry.chunk)
         if values != self._last[0]:
             self._last = (values, orjson.dumps(values))
-        return self._last[1], self._compressor.compress(_own_part(chunk))
+        return self._last[1], self._compressor.compress(_own_part(entry))
 
-    def unpack(self, key: int, common: bytes, own: bytes) -> Chunk:
+    def unpack(self, key: int, common: bytes, own: bytes) -> Passage:
         """What `pack` was given. Raises `MemoryDamagedError` when it cannot be read."""
         import orjson
 
@@ -178,17 +183,18 @@ class Packer:
             if self._trained is None and self._zstd.get_frame_parameters(own).dict_id:
                 self._load()
             decompressor = self._plain if self._trained is None else self._trained
-            values = dict(zip(_OWN, orjson.loads(decompressor.decompress(own)), strict=True))
+            *own_values, before, after = orjson.loads(decompressor.decompress(own))
+            values = dict(zip(_OWN, own_values, strict=True))
             values.update(zip(_COMMON, orjson.loads(common), strict=True))
-            return Chunk(f"{key:016x}", **values)
+            return Passage(Chunk(f"{key:016x}", **values), before, after)
         except (ValueError, TypeError, self._zstd.ZstdError) as error:
             raise MemoryDamagedError("A row of the word index cannot be read.") from error
 
 
-def _own_part(chunk: Chunk) -> bytes:
+def _own_part(entry: Entry) -> bytes:
     import orjson
 
-    return orjson.dumps(_OWN_OF(chunk))
+    return orjson.dumps((*_OWN_OF(entry.chunk), *entry.near))
 
 
 class Analyzers:
@@ -277,7 +283,7 @@ class LexicalWriter:
 
         writer = self._open()
         entries = list(entries)
-        self._packer.train([entry.chunk for entry in entries])
+        self._packer.train(entries)
         session, session_hash = "", hashed("")
         project: tuple[str, str | None, str] = ("", None, "")
         project_terms: list[str] = []
@@ -291,8 +297,7 @@ class LexicalWriter:
             if not text.isascii() and terms.has_unspaced(text):
                 document.add_text("pairs", " ".join(terms.bigrams(text)))
                 words = terms.without_unspaced(text)
-            near = f"{entry.before[-NEAR:]}\n{entry.after[:NEAR]}" if entry.before or entry.after else ""
-            document.add_text("words", "\n".join((words, " ".join(inner), near)))
+            document.add_text("words", "\n".join((words, " ".join(inner), *entry.near)))
             if whole:
                 document.add_text("exact", " ".join(whole))
             document.add_text("session", chunk.session_id)
@@ -309,7 +314,7 @@ class LexicalWriter:
             document.add_unsigned("kind_code", kind_code(chunk.block_type))
             document.add_integer("ts", millis(chunk.ts))
             document.add_integer("seq", chunk.seq)
-            common, own = self._packer.pack(chunk)
+            common, own = self._packer.pack(entry)
             document.add_bytes("common", common)
             document.add_bytes("own", own)
             writer.add_document(document)
@@ -434,12 +439,17 @@ class LexicalReader:
 
     def rows(self, keys: Sequence[int]) -> dict[int, Chunk]:
         """The rows of those keys that are here."""
+        return {key: passage.chunk for key, passage in self.passages(keys).items()}
+
+    def passages(self, keys: Sequence[int]) -> dict[int, Passage]:
+        """The rows of those keys that are here, with what is indexed of their neighbours."""
         if not keys:
             return {}
         try:
-            return {chunk.key: chunk for chunk in self._fetch(self._among("key", list(keys)), len(keys) + _SLACK)}
+            found = self._fetch_passages(self._among("key", list(keys)), len(keys) + _SLACK)
         except (ValueError, OSError) as error:
             raise FunesError(f"The word index could not be read: {error}") from error
+        return {passage.chunk.key: passage for passage in found}
 
     def session_rows(self, session_id: str) -> list[Chunk]:
         """All rows of a session, in no special order."""
@@ -516,12 +526,15 @@ class LexicalReader:
         )
 
     def _fetch(self, query: Any, limit: int) -> list[Chunk]:
+        return [passage.chunk for passage in self._fetch_passages(query, limit)]
+
+    def _fetch_passages(self, query: Any, limit: int) -> list[Passage]:
         if limit <= 0:
             return []
         addresses = [address for _, address in self._searcher.search(query, limit, count=False).hits]
         keys = self._values("key", addresses)
         packer = Packer(self._folder)
-        rows: list[Chunk] = []
+        rows: list[Passage] = []
         for key, address in zip(keys, addresses, strict=True):
             document = self._searcher.doc(address)
             common, own = document.get_first("common"), document.get_first("own")

@@ -95,6 +95,15 @@ class Chunk:
         return int(self.id, 16)
 
 
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A chunk as it is searched: with the end of the chunk before it in its session and the beginning of the next."""
+
+    chunk: Chunk
+    before: str = ""
+    after: str = ""
+
+
 _VALUES: Final = attrgetter(*(column.name for column in fields(Chunk)))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from funes_mcp.memory.model import Chunk, Filter
+from funes_mcp.memory.model import Chunk, Filter, Passage
 from funes_mcp.memory.reader import MemoryReader
 from funes_mcp.memory.times import UNDATED
 from funes_mcp.models import Hit, Neighbor
@@ -61,7 +61,8 @@ def search(
     keys, scores = _candidates(reader, embedder, question, weights)
     if not keys:
         return ()
-    chunks = reader.rows(keys)
+    passages = reader.passages(keys)
+    chunks = [passage.chunk for passage in passages]
     if len(chunks) != len(keys):  # a writer removed rows in between
         here = {chunk.key for chunk in chunks}
         scores = scores[[key in here for key in keys]]
@@ -69,7 +70,7 @@ def search(
         if not keys:
             return ()
     if reranker is not None and len(keys) > 1:
-        texts = [chunk.text for chunk in chunks]
+        texts = [_in_context(passage) for passage in passages]
         scores = rank.blend(scores, reranker.scores(question.text, texts), weights.rerank)
     meta = reader.meta(keys)
     scores = rank.by_type(scores, meta.block_type, weights.tools)
@@ -113,6 +114,13 @@ def _candidates(
     scores = rank.by_type(scores, meta.block_type, weights.tools)
     top = rank.ordered(scores, meta.ts, keys)[:depth]
     return [keys[i] for i in top], scores[top]
+
+
+def _in_context(passage: Passage) -> str:
+    """What the reranker reads. What was said is read with its neighbours, as it often answers or is answered."""
+    if passage.chunk.block_type in ("tool_use", "tool_result"):
+        return passage.chunk.text
+    return f"{passage.chunk.text}\n{passage.before}\n{passage.after}"
 
 
 def _fold(chunks: Sequence[Chunk], k: int) -> list[tuple[Chunk, int]]:
