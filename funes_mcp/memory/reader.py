@@ -21,7 +21,7 @@ from funes_mcp.memory.chunk import chunk_id, stitch
 from funes_mcp.memory.conversation import Node
 from funes_mcp.memory.lexical import Found
 from funes_mcp.memory.lock import WriterLock
-from funes_mcp.memory.model import Chunk, Embedding, Filter, Scored, Sighting
+from funes_mcp.memory.model import Chunk, Embedding, Filter, Passage, Scored, Sighting
 from funes_mcp.memory.table import NAME, ChunkTable, table_path, table_version
 from funes_mcp.memory.times import UNDATED
 
@@ -159,6 +159,11 @@ class MemoryReader:
     def rows(self, keys: Sequence[int]) -> list[Chunk]:
         """The chunks with those keys, in that order; keys that are not there are left out."""
         found = self._words.rows(keys)
+        return [found[key] for key in keys if key in found]
+
+    def passages(self, keys: Sequence[int]) -> list[Passage]:
+        """The same, each with what is indexed of its neighbours."""
+        found = self._words.passages(keys)
         return [found[key] for key in keys if key in found]
 
     def meta(self, keys: Sequence[int]) -> Meta:
