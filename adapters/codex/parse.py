@@ -34,12 +34,12 @@ from funes_adapters.codex.sessions import HARNESS, date_of, is_uuid, thread_of
 from funes_mcp.traces.identity import digest
 from funes_mcp.traces.jsonl import JsonlReader
 from funes_mcp.traces.model import Block, BlockType, Cursor, Event, Role, SessionInfo, Source, Tally, Turn
-from funes_mcp.traces.ours import is_own_output, is_own_tool
+from funes_mcp.traces.ours import is_own_output, is_own_question, is_own_tool
 from funes_mcp.traces.text import clean, elide, repo_of_remote
 from funes_mcp.traces.time import to_rfc3339, to_unix_ms
 
 #: Raise it when the same records give other turns.
-VERSION: Final = 1
+VERSION: Final = 2
 
 #: Calls whose tool is remembered until their output comes.
 _CALLS: Final = 256
@@ -57,6 +57,7 @@ _COPY_MAX_MS: Final = 120_000
 
 _COPIED: Final = "copied from the session it was forked from"
 _REPEATS: Final = "recorded twice"
+_OWN: Final = "our own question"
 
 
 def reader(source: Source, cursor: Cursor | None) -> JsonlReader:
@@ -114,6 +115,8 @@ class _State:
         recent: Keys of messages given lately.
         waiting: See `_Waiting`.
         said: Length and digest of the assistant's last message, which a compaction repeats.
+        asked: Whether the user's first message was met.
+        ours: Whether that was a question of `funes ask`: the whole session is left out then.
     """
 
     facts: _Facts = field(default_factory=_Facts)
@@ -129,6 +132,8 @@ class _State:
     recent: list[str] = field(default_factory=list)
     waiting: list[_Waiting] = field(default_factory=list)
     said: tuple[int, str] = (0, "")
+    asked: bool = False
+    ours: bool = False
 
     @classmethod
     def of(cls, saved: Mapping[str, Any]) -> _State:
@@ -162,6 +167,9 @@ class RolloutParser:
         kind = text_of(record.get("type"))
         payload = record.get("payload")
         ts = to_rfc3339(record.get("timestamp") or record.get("time"))
+        if self._state.ours:
+            name = text_of(payload.get("type")) if isinstance(payload, dict) else ""
+            return self._skip(f"{kind or 'item'}/{name}" if name else kind or "item", _OWN)
         if not isinstance(payload, dict):
             return self._without_payload(record, kind, ts, trimmed)
         if kind == "session_meta":
@@ -420,6 +428,8 @@ class RolloutParser:
             keys.append(_key(role, "\n".join(text for _part, text in parts if text)))
         if not blocks:
             return self._skip(label, reason, keys)
+        if role == "user" and self._is_ours(blocks[0].text):
+            return self._skip(label, _OWN, keys)
         if role != "tool":
             repeated = self._told_as_event(keys)
             if repeated:
@@ -432,6 +442,13 @@ class RolloutParser:
         else:
             events = self._flushed()
         return [*events, *self._turn(blocks, role, label, ts, trimmed, counts)]
+
+    def _is_ours(self, words: str) -> bool:
+        """Whether the session begins with a question of `funes ask`; the user's first message tells."""
+        if not self._state.asked:
+            self._state.asked = True
+            self._state.ours = is_own_question(words)
+        return self._state.ours
 
     def _users_words(self, text: str, kind: str) -> tuple[str, str]:
         """What is the user's own in one part of a message, by the kind that Codex noted for it, else by
@@ -491,6 +508,8 @@ class RolloutParser:
                 self._tally.parts["text", "image"] += 1
             if not words.strip():
                 return self._skip(label, reason or "no words")
+            if self._is_ours(words):
+                return self._skip(label, _OWN)
             return self._said(_Waiting("user", "text", words, ts, label, _key("user", words), trimmed))
         if name == "agent_message":
             text = text_of(payload.get("message"))

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 from funes_mcp.traces.identity import digest
 from funes_mcp.traces.model import Block, BlockType, Role, Tally, Turn
-from funes_mcp.traces.ours import is_own_output, is_own_tool
+from funes_mcp.traces.ours import is_own_output, is_own_question, is_own_tool
 from funes_mcp.traces.text import clean, clean_tree, compact_json, elide
 from funes_mcp.traces.time import to_rfc3339
 
@@ -90,6 +90,8 @@ class SessionParser:
         self._seq = 0
         self._seen: set[str] = set()
         self._names: dict[str, str] = {}
+        self._asked = False  # whether the user's first message was met
+        self._ours = False  # whether that was a question of `funes ask`: the whole session is left out then
 
     def feed(self, row: Row, tally: Tally, identity: str | None = None) -> Turn | None:
         """The turn of the next message, or None; it is counted either way.
@@ -111,6 +113,8 @@ class SessionParser:
         if not reason:
             found, reason = self._blocks(row, raw, tally)
             blocks = tuple(found)
+        if self._is_ours(row, blocks):
+            blocks, reason = (), "our own question"
         if not blocks:
             tally.skipped[kind, reason or "no words"] += 1
             return None
@@ -129,6 +133,12 @@ class SessionParser:
             identity=identity or identity_of(self._session_id, row),
             flags=frozenset(flags),
         )
+
+    def _is_ours(self, row: Row, blocks: tuple[Block, ...]) -> bool:
+        if row.role == "user" and blocks and not self._asked:
+            self._asked = True
+            self._ours = is_own_question(blocks[0].text)
+        return self._ours
 
     def _why_not(self, row: Row, raw: _Raw) -> str:
         if row.role == "system":

@@ -15,12 +15,12 @@ from funes_adapters.pi.sessions import HARNESS
 from funes_mcp.traces.identity import digest
 from funes_mcp.traces.jsonl import JsonlReader
 from funes_mcp.traces.model import Block, BlockType, Cursor, Event, Role, SessionInfo, Source, Tally, Turn
-from funes_mcp.traces.ours import is_own_output, is_own_tool
+from funes_mcp.traces.ours import is_own_output, is_own_question, is_own_tool
 from funes_mcp.traces.text import clean, compact_json, elide
 from funes_mcp.traces.time import to_rfc3339
 
 #: Raise it when the same records give other turns.
-VERSION: Final = 1
+VERSION: Final = 2
 
 #: Entries that are no turns, of which is remembered what they follow. The next entry refers to the last one.
 _PASSED: Final = 256
@@ -59,6 +59,8 @@ class _State:
         parents: The turn that an entry follows which is none itself.
         told: Digest of the last `SessionInfo` given.
         foreign: Whether the header is another program's.
+        asked: Whether the user's first message was met.
+        ours: Whether that was a question of `funes ask`: the whole session is left out then.
     """
 
     seq: int = 0
@@ -69,6 +71,8 @@ class _State:
     started: str | None = None
     told: str = ""
     foreign: bool = False
+    asked: bool = False
+    ours: bool = False
     parents: dict[str, str | None] = field(default_factory=dict)
 
     @classmethod
@@ -284,6 +288,11 @@ class SessionParser:
         state = self._state
         seq = state.seq if counts else max(state.seq - 1, 0)
         state.seq += counts
+        if role == "user" and not state.asked and blocks and blocks[0].type == "text":
+            state.asked = True
+            state.ours = is_own_question(blocks[0].text)
+        if state.ours:
+            return self._skip(entry, label, "our own question")
         if not blocks:
             return self._skip(entry, label, reason)
         self._tally.kept[label] += 1
