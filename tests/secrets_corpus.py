@@ -553,6 +553,8 @@ _CODE_LINES = (
     "the token is refreshed every 15 minutes by a background task",
     "a secret named production-database-credentials exists",
     "keyboard shortcut: ctrl+shift+alt+F12",
+    "12 sessions, 3 passages, {self.rate():,.0f}/s",
+    "keep the multi-pass path on the legacy `non-AllRefs2` only",
     "passed 1234 tests, bypassed 3, compass heading 270",
     "--- PASS: TestParseToken/handles_sha256_input_v2 (0.01s)",
     "author: Ada Lovelace <ada@shop.io>",

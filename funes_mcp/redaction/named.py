@@ -355,6 +355,7 @@ _DIGIT: Final = re.compile(rb"[0-9]")
 
 #: How far behind a word its value may stand in a sentence, in bytes.
 _REACH: Final = 200
+_WHOLE: Final = re.compile(rb"(?:w(?:or)?[dt]|phrase|code)?s?(?![a-z])")
 _NAMED_ID: Final = re.compile(rb"\b(?:id|ids|guid|uuid|sha|hash|commit|digest|thumbprint|version)\b")
 
 #: What may stand between a word for a credential and its value in a sentence.
@@ -372,7 +373,7 @@ def _told(text: bytes, low: bytes, at: int, word: bytes, family: str) -> Span | 
     after = at + len(word)
     if _DIGIT.search(text, after, after + _REACH) is None or low[at - 1 : at].isalnum():
         return None
-    if family == "pass" and word == b"pass" and low[at - 1 : at] == b"-":  # multi-pass
+    if _WHOLE.match(low, after) is None or (word == b"pass" and low[at - 1 : at] == b"-"):  # passage, multi-pass
         return None
     begin = _name_start(low, at)
     if _HARMLESS.search(low, begin, at + len(word)) or _in_an_arn(low, begin):
