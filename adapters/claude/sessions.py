@@ -188,7 +188,8 @@ def _source(root: Path, path: Path, tally: Tally, kind: str = "jsonl") -> Source
     if stat.st_size == 0:
         tally.skipped["file", "empty"] += 1
         return None
-    return Source(HARNESS, root, real, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, kind)
+    times = (stat.st_mtime_ns, stat.st_ctime_ns)
+    return Source(HARNESS, root, real, stat.st_size, *times, stat.st_ino, kind, many=kind == "history")
 
 
 def _walk(root: Path, tally: Tally) -> Iterator[Path]:

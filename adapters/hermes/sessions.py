@@ -113,4 +113,5 @@ def _one(root: Root, path: Path, kind: str, tally: Tally) -> Iterator[Source]:
         inode=stat.st_ino,
         kind=kind,
         context=(("database", str(beside)),),
+        many=kind == "database",
     )

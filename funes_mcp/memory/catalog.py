@@ -21,11 +21,12 @@ from typing import Any, Final
 
 from funes_mcp.errors import FunesError, MemoryDamagedError
 from funes_mcp.home import private_folder
+from funes_mcp.memory.conversation import in_order
 from funes_mcp.memory.times import UNDATED, millis
 from funes_mcp.traces.model import BLOCK_TYPES, Cursor, SessionInfo, Source, Tally
 
 FILE: Final = "catalog.db"
-VERSION: Final = 1
+VERSION: Final = 2
 _PATIENCE: Final = 30.0
 _AT_ONCE: Final = 500
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -50,9 +51,10 @@ create table if not exists sightings (
 create unique index if not exists sightings_turn on sightings (session, turn, source);
 create index if not exists sightings_message on sightings (message);
 create index if not exists sightings_source on sightings (source);
+create index if not exists sightings_prompts on sightings (session) where flags in ('history', 'history trimmed');
 create table if not exists messages (
     no integer primary key, session integer not null, turn not null, seq integer not null,
-    blocks not null, content integer not null, shape integer not null);
+    blocks not null, content integer not null, shape integer not null, ts);
 create index if not exists messages_session on messages (session, seq);
 create table if not exists split (base text primary key) without rowid;
 create table if not exists forgotten (session text primary key, at text not null) without rowid;
@@ -120,6 +122,7 @@ class Place:
     info: int
 
 
+_FROM_HISTORY: Final = "flags in ('history', 'history trimmed')"
 _PLACE: Final = "session, turn, source, message, seq, info, parent, ts, role, message_id, flags, kinds"
 _ROLES: Final = ("user", "assistant", "tool", "system")
 _KINDS: Final = {kind: 1 << bit for bit, kind in enumerate(sorted(BLOCK_TYPES))}
@@ -200,6 +203,7 @@ class Message:
         blocks: `block:pieces` for each block, space-joined.
         content: Digest of the stored texts.
         shape: Digest of everything else in its rows.
+        ts: RFC 3339 UTC or "".
     """
 
     no: int
@@ -209,6 +213,7 @@ class Message:
     blocks: str
     content: int
     shape: int
+    ts: str = ""
 
     def pieces(self) -> Iterator[tuple[int, int]]:
         """The coordinates `(block_idx, split_idx)` of its rows, in order."""
@@ -229,8 +234,9 @@ def signature_of(source: Source) -> str:
 
 
 def _message(row: Sequence[Any]) -> Message:
-    no, session, turn, seq, blocks, content, shape = row
-    return Message(no, session, _long(turn), seq, f"0:{blocks}" if isinstance(blocks, int) else blocks, content, shape)
+    no, session, turn, seq, blocks, content, shape, ts = row
+    pieces = f"0:{blocks}" if isinstance(blocks, int) else blocks
+    return Message(no, session, _long(turn), seq, pieces, content, shape, _moment(ts))
 
 
 def _blocks(blocks: str) -> str | int:
@@ -268,6 +274,8 @@ class Catalog:
                     raise MemoryDamagedError(f"{path} was made by another version of funes.")
                 if version == 0:
                     self._db.executescript(f"begin; {_SCHEMA}; pragma user_version = {VERSION}; commit;")
+            elif self._db.execute("pragma user_version").fetchone()[0] != VERSION:
+                raise MemoryDamagedError(f"{path} was made by another version of funes.")
         except sqlite3.Error as error:
             raise MemoryDamagedError(f"{path} cannot be opened: {error}") from error
 
@@ -494,6 +502,20 @@ class Catalog:
         )
         return [(str(path), int(no)) for path, no in rows]
 
+    def started_by(self, base: str) -> dict[int, str]:
+        """Of the sources in which a subagent's session id stands: the session that started it, by source."""
+        rows = self._db.execute(
+            "select t.source, i.data from sessions s join standing t on t.session = s.no"
+            " join infos i on i.no = t.info where s.base = ?",
+            (base,),
+        )
+        infos = {int(source): SessionInfo(*json.loads(data)) for source, data in rows}
+        return {
+            source: info.parent_session_id
+            for source, info in infos.items()
+            if info.relation == "subagent" and info.parent_session_id
+        }
+
     def is_split(self, base: str) -> bool:
         """Whether unrelated transcripts use this session id."""
         return self._db.execute("select 1 from split where base = ?", (base,)).fetchone() is not None
@@ -560,6 +582,21 @@ class Catalog:
         )
         return [_place(row) for row in rows.fetchall()]
 
+    def remembered(self, sessions: Iterable[int]) -> dict[int, list[int]]:
+        """The messages that sessions have from a prompt history, by session; sessions without are left out."""
+        found: dict[int, list[int]] = {}
+        for row in self._in(f"select session, message from sightings where {_FROM_HISTORY} and session in", sessions):
+            found.setdefault(int(row[0]), []).append(int(row[1]))
+        return found
+
+    def transcribed(self, sessions: Iterable[int]) -> set[int]:
+        """Those of some sessions of which a transcript has something."""
+        select = (
+            "select no from sessions s where exists (select 1 from sightings where session = s.no"
+            f" and (flags is null or not {_FROM_HISTORY})) and no in"
+        )
+        return {int(row[0]) for row in self._in(select, sessions)}
+
     def occupied(self, session: int) -> bool:
         """Whether anything stands in a session."""
         row = self._db.execute("select 1 from sightings where session = ? limit 1", (session,)).fetchone()
@@ -599,7 +636,8 @@ class Catalog:
     def places_of_session(self, session: int) -> list[Place]:
         """All sightings in a session, in order of position."""
         rows = self._db.execute(f"select {_PLACE} from sightings where session = ?", (session,))
-        return sorted(map(_place, rows), key=lambda place: (place.seq, place.turn, place.source))
+        places = sorted(map(_place, rows), key=lambda place: place.source)
+        return in_order(places, lambda place: (place.seq, place.facts.ts, place.turn))
 
     def places_of_messages(self, messages: Iterable[int]) -> dict[int, list[Place]]:
         """All sightings of some messages."""
@@ -644,7 +682,7 @@ class Catalog:
     def messages_of_session(self, session: int) -> list[Message]:
         """What is stored under a session, in order of position."""
         rows = self._db.execute("select * from messages where session = ?", (session,))
-        return sorted(map(_message, rows), key=lambda message: (message.seq, message.turn))
+        return in_order(map(_message, rows), lambda message: (message.seq, message.ts, message.turn))
 
     def all_messages(self) -> Iterator[tuple[str, Message]]:
         """Every stored message with the id of its session."""
@@ -655,8 +693,11 @@ class Catalog:
     def save_messages(self, messages: Iterable[Message]) -> None:
         """Keep what is stored of messages."""
         self._db.executemany(
-            "insert or replace into messages values (?, ?, ?, ?, ?, ?, ?)",
-            [(m.no, m.session, _short(m.turn), m.seq, _blocks(m.blocks), m.content, m.shape) for m in messages],
+            "insert or replace into messages values (?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (m.no, m.session, _short(m.turn), m.seq, _blocks(m.blocks), m.content, m.shape, _instant(m.ts))
+                for m in messages
+            ],
         )
 
     def remove_messages(self, numbers: Iterable[int]) -> None:
@@ -706,17 +747,20 @@ def _cursor_json(cursor: Cursor | None) -> str | None:
 
 
 def _tally_json(tally: Tally) -> str:
-    skipped = [[kind, reason, count] for (kind, reason), count in sorted(tally.skipped.items())]
-    return json.dumps([dict(tally.kept), skipped, dict(tally.unknown), tally.lines])
+    skipped = [[kind, reason, count] for (kind, reason), count in sorted(tally.skipped.items()) if count]
+    parts = [[kind, reason, count] for (kind, reason), count in sorted(tally.parts.items()) if count]
+    kept, unknown = ({kind: n for kind, n in counts.items() if n} for counts in (tally.kept, tally.unknown))
+    return json.dumps([kept, skipped, unknown, tally.lines, parts])
 
 
 def _tally(text: str | None) -> Tally:
     if text is None:
         return Tally()
-    kept, skipped, unknown, lines = json.loads(text)
+    kept, skipped, unknown, lines, parts = json.loads(text)
     return Tally(
         kept=Counter(kept),
         skipped=Counter({(kind, reason): count for kind, reason, count in skipped}),
         unknown=Counter(unknown),
         lines=int(lines),
+        parts=Counter({(kind, reason): count for kind, reason, count in parts}),
     )

@@ -6,12 +6,35 @@ ways stay in the file. Reading on from a turn means to follow its branch, not th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from itertools import groupby
+from typing import Final, TypeVar
 
 ABANDONED: Final = "abandoned branch"
 _RESULT: Final = "tool_result"
+
+
+_Item = TypeVar("_Item")
+
+
+def in_order(items: Iterable[_Item], place: Callable[[_Item], tuple[int, str, str]]) -> list[_Item]:
+    """Turns of one session, or what belongs to turns, in the order in which they were said.
+
+    Several turns may share a position: what an agent keeps outside of the messages (prompts typed while it was
+    working, say) is not counted. Those are in order of their times, or of their ids where a time is missing.
+
+    Args:
+        place: Gives an item's `(seq, ts, turn)`, `ts` in one form or "". Items of a turn keep their order.
+    """
+    ordered = sorted(items, key=lambda item: (place(item)[0], place(item)[2]))
+    found: list[_Item] = []
+    for _, group in groupby(ordered, key=lambda item: place(item)[0]):
+        beside = list(group)
+        if len(beside) > 1 and all(place(item)[1] for item in beside):
+            beside.sort(key=lambda item: place(item)[1:])
+        found.extend(beside)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +58,15 @@ def ordered(nodes: Sequence[Node], turn: str) -> tuple[list[Node], set[str]]:
         nodes: All turns of the session, each id once.
         turn: Id of one of them.
     """
-    line = sorted(nodes, key=lambda node: (node.seq, node.turn))
+    line = in_order(nodes, lambda node: (node.seq, node.ts, node.turn))
     known = {node.turn: node for node in line}
+    at = {node.turn: place for place, node in enumerate(line)}
     parents: dict[str, str | None] = {}
     children: dict[str, list[Node]] = {}
     before: Node | None = None
     for node in line:
         parent = known.get(node.parent) if node.parent is not None else None
-        if parent is None or (parent.seq, parent.turn) >= (node.seq, node.turn):
+        if parent is None or at[parent.turn] >= at[node.turn]:
             # Its parent is not stored (a line without words), or there is none: it follows the line above.
             parent = before
         parents[node.turn] = None if parent is None else parent.turn

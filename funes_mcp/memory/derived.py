@@ -15,6 +15,7 @@ from typing import Final
 
 from funes_mcp.errors import MemoryDamagedError
 from funes_mcp.memory import dense, lexical
+from funes_mcp.memory.conversation import in_order
 from funes_mcp.memory.lexical import Entry
 from funes_mcp.memory.model import Chunk, Embedding
 from funes_mcp.memory.table import ChunkTable, RowPlace
@@ -83,10 +84,9 @@ def catch_up_words(
             writer.delete(gone)
         total = sum(len(sessions[name]) for name in stale)
         done = 0
-        for group in _groups([sessions[name] for name in sorted(stale)]):
+        for group in _groups([_sorted(sessions[name]) for name in sorted(stale)]):
             rows = _rows(table, [place for part in group for place in part])
             for part in group:
-                part.sort(key=lambda place: place.order)
                 writer.delete(place.key for place in part if place.key in have)
                 writer.add(entries([rows[place.key] for place in part if place.key in rows]))
                 done += len(part)
@@ -131,6 +131,12 @@ def entries(chunks: Sequence[Chunk]) -> Iterator[Entry]:
         before = chunks[place - 1].text if place else ""
         after = chunks[place + 1].text if place + 1 < len(chunks) else ""
         yield Entry(chunk, before, after)
+
+
+def _sorted(places: Iterable[RowPlace]) -> list[RowPlace]:
+    """The rows of a session in order."""
+    pieces = sorted(places, key=lambda place: (place.block, place.split))
+    return in_order(pieces, lambda place: (place.seq, place.ts, place.turn))
 
 
 def _groups(sessions: Iterable[list[RowPlace]]) -> Iterator[list[list[RowPlace]]]:

@@ -208,7 +208,10 @@ class MemoryReader:
         if turns <= 0:
             return [], []
         reach = 3 * turns + 6
-        rows = self._words.around(chunk.session_id, chunk.seq - reach, chunk.seq + reach)
+        pieces = self._words.around(chunk.session_id, chunk.seq - reach, chunk.seq + reach)
+        rows = conversation.in_order(pieces, lambda row: (row.seq, row.ts, row.turn_uuid))
+        at = next((place for place, row in enumerate(rows) if row.turn_uuid == chunk.turn_uuid), len(rows))
+        order = {row.turn_uuid: place for place, row in enumerate(rows)}
         firsts: dict[str, Chunk] = {}
         for row in rows:
             own = row.turn_uuid == chunk.turn_uuid or (
@@ -216,8 +219,8 @@ class MemoryReader:
             )
             if not own:
                 firsts.setdefault(f"m{row.message_id}" if row.message_id else f"t{row.turn_uuid}", row)
-        before = [row for row in firsts.values() if row.seq < chunk.seq]
-        after = [row for row in firsts.values() if row.seq >= chunk.seq]
+        before = [row for row in firsts.values() if order[row.turn_uuid] < at]
+        after = [row for row in firsts.values() if order[row.turn_uuid] >= at]
         return before[-turns:], after[:turns]
 
     def turns(self, session_id: str, turn_uuid: str, window: int) -> list[StoredTurn] | None:
@@ -254,7 +257,9 @@ class MemoryReader:
         catalog = self._catalog
         messages: dict[str, int] = {}
         nodes: list[Node] = []
-        for place in catalog.places_of_session(session):
+        places = catalog.places_of_session(session)
+        spoken = [place for place in places if "history" not in place.facts.flags.split()]
+        for place in spoken or places:
             if place.turn not in messages:
                 messages[place.turn] = place.message
                 nodes.append(_node(place.turn, place.seq, place.facts))

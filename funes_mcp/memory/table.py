@@ -51,14 +51,10 @@ class RowPlace:
     key: int
     session_id: str
     seq: int
+    ts: str
     turn: str
     block: int
     split: int
-
-    @property
-    def order(self) -> tuple[int, str, int, int]:
-        """What the rows of a session are sorted by."""
-        return self.seq, self.turn, self.block, self.split
 
 
 def table_path(folder: Path) -> Path:
@@ -210,13 +206,14 @@ class ChunkTable:
 
     def places(self) -> Iterator[RowPlace]:
         """Where every row stands, in no special order."""
-        names = ["id", "session_id", "seq", "turn_uuid", "block_idx", "split_idx"]
+        names = ["id", "session_id", "seq", "ts", "turn_uuid", "block_idx", "split_idx"]
         have = [name for name in names if name in set(self.columns)]
         for batch in self._batches(have):
             columns = [batch[name].to_pylist() if name in have else [None] * batch.num_rows for name in names]
-            for name, session, seq, turn, block, split in zip(*columns, strict=True):
+            for name, session, seq, ts, turn, block, split in zip(*columns, strict=True):
                 if name is not None and _ID.fullmatch(name):
-                    yield RowPlace(int(name, 16), session or "", seq or 0, turn or "", block or 0, split or 0)
+                    key = int(name, 16)
+                    yield RowPlace(key, session or "", seq or 0, ts or "", turn or "", block or 0, split or 0)
 
     def stream(self, ids: Iterable[str] | None = None) -> Iterator[list[Chunk]]:
         """All rows, or those with the given ids, without vectors, some thousands at a time."""

@@ -6,9 +6,11 @@ The rules, all of which depend only on what stands in the transcripts and not on
   of the places where it stands, the one whose session is no fork, then began first, then has the least id,
   then whose source has the least path.
 * What a source says replaces what that source said before. A source that is gone says what it last said.
-* Sources that carry the same session id are one session, unless they have different messages at one turn.
-  Then they are unrelated: the one with the least path keeps the id, the others' sessions are called
-  `<id>~<six hex digits of their path's SHA-1>`.
+* A store of many sessions says it of each session that is in it: one that was pruned from it is gone, too.
+* Sources that carry the same session id are one session, unless they have different messages at one turn, or
+  are subagents of different sessions. Then they are unrelated: the one with the least path keeps the id, the
+  others' sessions are called `<id>~<six hex digits of their path's SHA-1>`.
+* Prompts that are known from a prompt history only are not stored of a session that has a transcript.
 
 A commit writes the table, then the word index, then the vectors, then the catalog. Whatever was cut off in
 between is brought in line when the memory is next opened for writing.
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
 STAMP: Final = "table_version"
 ROWS: Final = "rows"
 FORGOTTEN: Final = "forgotten.json"
+#: The flag of turns from a prompt history.
+HISTORY: Final = "history"
 
 #: A commit with at least so many new rows is given more threads and memory.
 _BULK: Final = 2_000
@@ -107,6 +111,7 @@ class _Batch:
     infos: dict[tuple[str, str], SessionInfo] = field(default_factory=dict)
     contents: dict[int, _Content] = field(default_factory=dict)
     seen: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
+    told: dict[str, set[str]] = field(default_factory=dict)
     finished: dict[str, tuple[Cursor, Tally]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     chunks: int = 0
@@ -128,7 +133,7 @@ class _Plan:
         messages: What is stored afterwards.
         gone: Messages of which nothing is left.
         before, after: For each session whose rows change, the keys of its rows in order.
-        needs: Messages whose rows must be read, because their text is not in hand.
+        again: Sources to be read from their beginning, because the text of a message is not at hand.
     """
 
     rows: dict[str, Chunk] = field(default_factory=dict)
@@ -138,6 +143,7 @@ class _Plan:
     gone: list[int] = field(default_factory=list)
     before: dict[int, list[int]] = field(default_factory=dict)
     after: dict[int, list[int]] = field(default_factory=dict)
+    again: set[int] = field(default_factory=set)
 
     @property
     def removed(self) -> set[str]:
@@ -240,6 +246,7 @@ class MemoryWriter:
         self._current = source
         self._info = {}
         self._batch.sources[path] = source
+        self._batch.told[path] = set()
         if whole:
             self._batch.seen[path] = set()
         else:
@@ -251,6 +258,7 @@ class MemoryWriter:
         info = _cleaned(info)
         self._info[info.session_id] = info
         self._batch.infos[path, info.session_id] = info
+        self._batch.told[path].add(info.session_id)
 
     def put_turn(self, turn: Turn, chunks: Sequence[Chunk]) -> int:
         """Put a turn, with its chunks from `chunk.chunks_of`. Returns how many of them wait to be stored.
@@ -335,6 +343,7 @@ class MemoryWriter:
         if self._current is not None:
             path = _path(self._current)
             self._batch.sources[path] = self._current
+            self._batch.told[path] = batch.told[path]
             if path in batch.seen:
                 self._batch.seen[path] = batch.seen[path]
         self._broken = True
@@ -367,6 +376,7 @@ class MemoryWriter:
             plan = self._planned(affected, batch.contents, fresh)
             self._write(plan, vectors, done)
             self._save_sources(batch)
+            self._catalog.read_again(plan.again)
         for path in (*batch.finished, *batch.failed):
             state = self._catalog.source(path)
             if state is not None:
@@ -417,7 +427,9 @@ class MemoryWriter:
                     affected.update(place.message for place in places)
                     self._catalog.remove_places(places)
                     self._catalog.drop_session(session)
-            self._write(self._planned(affected, {}, {}), {}, done)
+            plan = self._planned(affected, {}, {})
+            self._write(plan, {}, done)
+            self._catalog.read_again(plan.again)
         self._broken = False
         return done.removed
 
@@ -499,12 +511,13 @@ class MemoryWriter:
             fork = info.relation == "fork"
             if catalog.stand(session, numbers[path], catalog.info_no(info), info.started or "", fork):
                 affected.update(catalog.shared_messages(session))
+        split = {session_id for _, session_id in batch.infos if len(set(catalog.started_by(session_id).values())) > 1}
         sighted = catalog.sighted({put.message for puts in batch.puts.values() for put in puts.values()})
         fresh: dict[int, list[Place]] = {}
         earlier = {path for path in batch.finished if path in batch.seen and catalog.gave(numbers[path])}
         infos: dict[int, int] = {}
         taken: dict[int, bool] = {}
-        split: set[str] = set()
+        touched: set[int] = set()
         for path, puts in batch.puts.items():
             source = numbers[path]
             sessions: dict[str, int] = {}
@@ -532,21 +545,26 @@ class MemoryWriter:
                     if put.message not in sighted:
                         fresh.setdefault(put.message, []).append(place)
             catalog.save_places(changed)
+            touched.update(sessions.values())
         for path in earlier:
             seen = batch.seen[path]
             gone = [
                 place
                 for place in catalog.places_of_source(numbers[path])
                 if (catalog.base(place.session), place.turn) not in seen
+                and (not batch.sources[path].many or catalog.base(place.session) in batch.told[path])
             ]
             affected.update(place.message for place in gone)
+            touched.update(place.session for place in gone)
             catalog.remove_places(gone)
         for base in split:
             catalog.split(base)
-        for base in {session_id for puts in batch.puts.values() for session_id, _ in puts}:
+        for base in split | {session_id for puts in batch.puts.values() for session_id, _ in puts}:
             if catalog.is_split(base):
                 affected.update(self._resplit(base))
                 fresh = {}
+        for messages in catalog.remembered(touched).values():
+            affected.update(messages)
         return affected, fresh
 
     def _session(self, session_id: str, path: str) -> int:
@@ -582,6 +600,7 @@ class MemoryWriter:
         ranks = catalog.ranks({place.session for group in places.values() for place in group})
         paths = catalog.source_paths()
         infos = catalog.infos({place.info for group in places.values() for place in group})
+        places = self._without_remembered(places)
         plan = _Plan()
         homes: dict[int, Place] = {}
         for message in wanted:
@@ -601,15 +620,18 @@ class MemoryWriter:
                 content, blocks = given.digest, _blocks(given.chunks)
             elif before is not None:
                 content, blocks = before.content, before.blocks
-            else:
-                continue  # its rows were lost; its sources are read again
+            else:  # its rows were lost, or it was not stored for the sake of what is no longer there
+                plan.again.update(place.source for place in group)
+                continue
             shape = _shape(ranks[home.session][2], home, infos[home.info], paths[home.source])
             if before is not None:
                 if (before.content, before.shape) == (content, shape):
                     continue
                 plan.old[message] = self._ids(before)
             homes[message] = home
-            plan.messages.append(Message(message, home.session, home.turn, home.seq, blocks, content, shape))
+            plan.messages.append(
+                Message(message, home.session, home.turn, home.seq, blocks, content, shape, home.facts.ts)
+            )
         unread = [name for m in homes if m not in contents for name in plan.old[m].values()]
         rows = self._stored_rows(unread)
         for message, home in homes.items():
@@ -631,6 +653,19 @@ class MemoryWriter:
         catalog.save_messages(plan.messages)
         plan.after = {session: self._ordered(session) for session in sessions}
         return plan
+
+    def _without_remembered(self, places: dict[int, list[Place]]) -> dict[int, list[Place]]:
+        """The places without those that a prompt history gives of sessions with a transcript."""
+        remembered = {
+            place.session for group in places.values() for place in group if HISTORY in place.facts.flags.split()
+        }
+        if not remembered:
+            return places
+        transcribed = self._catalog.transcribed(remembered)
+        return {
+            message: [p for p in group if p.session not in transcribed or HISTORY not in p.facts.flags.split()]
+            for message, group in places.items()
+        }
 
     def _write(self, plan: _Plan, vectors: dict[int, NDArray[np.float32]], done: Committed) -> None:
         """Carry a plan out: table, words, vectors, stamp."""
@@ -739,6 +774,10 @@ class MemoryWriter:
         for path, (cursor, tally) in batch.finished.items():
             source = batch.sources[path]
             no = self._catalog.source_no(path, source.harness, safe_text(str(source.root)), source.kind)
+            before = None if path in batch.seen else self._catalog.source(path)
+            if before is not None:  # the reading went on from another, and so does its account
+                before.tally.add(tally)
+                tally = before.tally
             self._catalog.save_source(no, source, cursor, tally, "", now)
         for path, reason in batch.failed.items():
             source = batch.sources[path]
@@ -911,7 +950,11 @@ class MemoryWriter:
             surplus.update(row.id for row in rows if row not in kept)
             shape = _shape(session_id, home, infos[home.info], paths[home.source])
             catalog.save_messages(
-                [Message(message, home.session, home.turn, home.seq, _blocks(kept), _content(kept), shape)]
+                [
+                    Message(
+                        message, home.session, home.turn, home.seq, _blocks(kept), _content(kept), shape, home.facts.ts
+                    )
+                ]
             )
         return surplus
 

@@ -129,6 +129,8 @@ class Source:
         size, mtime_ns, ctime_ns, inode: From one `stat`; of a database, the sum or newest of its files.
         kind: The adapter's own word for how to read it.
         context: What the adapter learned while finding it (a parent session's id, ...). Small, JSON-able.
+        many: A store of many sessions (a database, say), from which the agent prunes whole sessions: what was
+            read of those stays, as that of a deleted transcript does.
     """
 
     harness: str
@@ -140,6 +142,7 @@ class Source:
     inode: int
     kind: str = "jsonl"
     context: tuple[tuple[str, str], ...] = ()
+    many: bool = False
 
 
 @dataclass(frozen=True, slots=True)
