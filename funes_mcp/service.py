@@ -239,9 +239,8 @@ class IndexService:
             embedder = self._embedder
         else:
             notes.append(f"this memory's vectors are {reader.embedding.model}'s, which is not here: words alone decide")
-        counts = reader.counts
-        if counts.embedded < counts.chunks:
-            notes.append(f"{counts.embedded} of {counts.chunks} passages have vectors; words find the rest")
+        if reader.embedded < reader.chunks:
+            notes.append(f"{reader.embedded} of {reader.chunks} passages have vectors; words find the rest")
         hits = search(
             reader,
             embedder,

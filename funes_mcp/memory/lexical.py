@@ -459,13 +459,25 @@ class LexicalReader:
         except (ValueError, OSError) as error:
             raise FunesError(f"The word index could not be read: {error}") from error
 
-    def around(self, session_id: str, first: int, last: int) -> list[Chunk]:
-        """The rows of a session at positions `first` to `last`, in order."""
+    def around(self, session_id: str, seq: int, reach: int, most: int) -> list[Chunk]:
+        """The rows of a session near a position, in order.
+
+        Args:
+            seq: The position.
+            reach: How far from it, at most.
+            most: At most so many rows before it, and behind it; those nearest to it. Rows at it are all given.
+        """
         query, occur = self._tantivy.Query, self._tantivy.Occur
         try:
-            inside = query.range_query(self._schema, "seq", self._tantivy.FieldType.Integer, first, last)
+            inside = query.range_query(self._schema, "seq", self._tantivy.FieldType.Integer, seq - reach, seq + reach)
             session = query.term_query(self._schema, "session", session_id, "basic")
-            rows = self._fetch(query.boolean_query([(occur.Must, session), (occur.Must, inside)]), self.size)
+            both = query.boolean_query([(occur.Must, session), (occur.Must, inside)])
+            addresses = [address for _, address in self._searcher.search(both, self.size, count=False).hits]
+            places = sorted(zip(self._values("seq", addresses), range(len(addresses)), strict=True))
+            before = [place for at, place in places if at < seq][-most:]
+            after = [place for at, place in places if at > seq][:most]
+            own = [place for at, place in places if at == seq]
+            rows = [p.chunk for p in self._passages_at([addresses[place] for place in (*before, *own, *after)])]
         except (ValueError, OSError) as error:
             raise FunesError(f"The word index could not be read: {error}") from error
         return sorted(rows, key=lambda row: (row.seq, row.turn_uuid, row.block_idx, row.split_idx))
@@ -531,7 +543,9 @@ class LexicalReader:
     def _fetch_passages(self, query: Any, limit: int) -> list[Passage]:
         if limit <= 0:
             return []
-        addresses = [address for _, address in self._searcher.search(query, limit, count=False).hits]
+        return self._passages_at([address for _, address in self._searcher.search(query, limit, count=False).hits])
+
+    def _passages_at(self, addresses: list[Any]) -> list[Passage]:
         keys = self._values("key", addresses)
         packer = Packer(self._folder)
         rows: list[Passage] = []

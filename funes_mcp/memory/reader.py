@@ -135,6 +135,16 @@ class MemoryReader:
         return self._vectors.embedding
 
     @property
+    def chunks(self) -> int:
+        """How many chunks there are."""
+        return self._words.size
+
+    @property
+    def embedded(self) -> int:
+        """How many of them have a vector."""
+        return self._vectors.size
+
+    @property
     def counts(self) -> Counts:
         """How much is stored."""
         sessions = len(self._words.values("session")) if self._catalog is None else self._catalog.session_count()
@@ -207,8 +217,7 @@ class MemoryReader:
         """
         if turns <= 0:
             return [], []
-        reach = 3 * turns + 6
-        pieces = self._words.around(chunk.session_id, chunk.seq - reach, chunk.seq + reach)
+        pieces = self._words.around(chunk.session_id, chunk.seq, 3 * turns + 6, 3 * turns + 2)
         rows = conversation.in_order(pieces, lambda row: (row.seq, row.ts, row.turn_uuid))
         at = next((place for place, row in enumerate(rows) if row.turn_uuid == chunk.turn_uuid), len(rows))
         order = {row.turn_uuid: place for place, row in enumerate(rows)}

@@ -142,4 +142,5 @@ def ordered(scores: Scores, ts: NDArray[int64], keys: Sequence[int]) -> list[int
     import numpy as np
 
     rounded = np.round(scores, 6).tolist()
-    return sorted(range(len(keys)), key=lambda i: (-rounded[i], -int(ts[i]), keys[i]))
+    times = ts.tolist()
+    return sorted(range(len(keys)), key=lambda i: (-rounded[i], -times[i], keys[i]))
