@@ -1,7 +1,7 @@
 """Everything that has to hold before a change lands: lint, types, tests, and the real agents.
 
-    python scripts/check.py            all of it
-    python scripts/check.py --fast     without the agents
+python scripts/check.py            all of it
+python scripts/check.py --fast     without the agents
 """
 
 from __future__ import annotations

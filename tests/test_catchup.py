@@ -40,10 +40,10 @@ def test_a_missed_turn_starts_the_worker_once_and_is_waited_for(tmp_path: Path) 
 
 
 def test_it_looks_only_now_and_then(tmp_path: Path) -> None:
-    now = 0.0
+    times = iter((0.0, 0.0, 0.0, 1.0, EVERY_S - 1, EVERY_S + 1, EVERY_S + 1, EVERY_S + 2))
     service: Any = Behind([])
-    catch_up = CatchUp(FunesHome(tmp_path), service, lambda _: None, lambda: now)
-    for now in (0.0, 1.0, EVERY_S - 1, EVERY_S + 1, EVERY_S + 2):
+    catch_up = CatchUp(FunesHome(tmp_path), service, lambda _: None, lambda: next(times))
+    for _ in range(5):
         catch_up.run()
     assert service.asked == 2
     assert not (tmp_path / "hooks").exists()
