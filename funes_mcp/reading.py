@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from funes_mcp.memory.chunk import chunks_of
 from funes_mcp.memory.model import Chunk
+from funes_mcp.traces.checkout import Checkouts
 from funes_mcp.traces.model import Cursor, SessionInfo, Source, Tally, Turn
 
 if TYPE_CHECKING:
@@ -123,16 +124,17 @@ def read(work: Sequence[Work], how: How, first: int = 0) -> Iterator[Message]:
     Args:
         first: The position at which to start.
     """
+    checkouts = Checkouts()
     for place in range(first, len(work)):
         try:
-            yield from _read_one(work[place], place, how)
+            yield from _read_one(work[place], place, how, checkouts)
         except OSError as error:
             yield Failed(place, error.strerror or str(error))
         except Exception as error:  # a fault of ours with one file must not cost the others
             yield Failed(place, f"{type(error).__name__}: {error}")
 
 
-def _read_one(work: Work, place: int, how: How) -> Iterator[Message]:
+def _read_one(work: Work, place: int, how: How, checkouts: Checkouts) -> Iterator[Message]:
     reader = work.adapter.read(work.source, work.cursor)
     yield Begun(place, reader.whole)
     path = str(work.source.path)
@@ -140,14 +142,17 @@ def _read_one(work: Work, place: int, how: How) -> Iterator[Message]:
     batch = _Batch()
     for event in reader:
         if isinstance(event, SessionInfo):
-            infos[event.session_id] = event
-            batch.items.append(event)
-            continue
-        info = infos.get(event.session_id)
-        if info is None:
-            info = infos[event.session_id] = SessionInfo(event.session_id, work.source.harness)
+            info = event
+            if info.repo is None and info.cwd is not None:
+                info = replace(info, repo=checkouts.repo_at(info.cwd))
+            infos[event.session_id] = info
             batch.items.append(info)
-        chunks = chunks_of(event, info, path, thinking=how.thinking, redact=how.redact)
+            continue
+        known = infos.get(event.session_id)
+        if known is None:
+            known = infos[event.session_id] = SessionInfo(event.session_id, work.source.harness)
+            batch.items.append(known)
+        chunks = chunks_of(event, known, path, thinking=how.thinking, redact=how.redact)
         batch.items.append((replace(event, blocks=()), chunks))
         batch.chunks += len(chunks)
         if batch.chunks >= BATCH_CHUNKS:

@@ -255,10 +255,19 @@ class MemoryWriter:
     def put_session(self, info: SessionInfo) -> None:
         """Say what is known of a session; it holds for the turns that follow."""
         path = _path(self._source())
-        info = _cleaned(info)
+        info = self._still_known(_cleaned(info))
         self._info[info.session_id] = info
         self._batch.infos[path, info.session_id] = info
         self._batch.told[path].add(info.session_id)
+
+    def _still_known(self, info: SessionInfo) -> SessionInfo:
+        """With the repository that an earlier reading found in a folder which is gone by now."""
+        if info.repo is not None or info.cwd is None:
+            return info
+        for earlier in self._lookup.session_infos(info.session_id):
+            if earlier.repo is not None and earlier.cwd == info.cwd:
+                return replace(info, repo=earlier.repo)
+        return info
 
     def put_turn(self, turn: Turn, chunks: Sequence[Chunk]) -> int:
         """Put a turn, with its chunks from `chunk.chunks_of`. Returns how many of them wait to be stored.

@@ -81,7 +81,8 @@ class SessionInfo:
 
     Attributes:
         cwd: The working directory as recorded, not munged; None when none is.
-        repo: `owner/name` of the checkout, when the transcript itself names the remote.
+        repo: `owner/name` of the checkout when the transcript itself names the remote; else, space-joined, of all
+            remotes that the checkout has when the transcript is read.
         branch, commit: Of the checkout, where recorded.
         title: A name worth showing (the agent's or the user's own), never made up here.
         parent_session_id: The session that started this one (a subagent) or that it was copied from.
