@@ -24,6 +24,7 @@ COMMANDS: Final = (
     ("index", "funes_mcp.cli.index", "Read the agents' transcripts into the memory."),
     ("recall", "funes_mcp.cli.recall", "Find passages of past sessions."),
     ("get", "funes_mcp.cli.get", "Open a turn of a past session."),
+    ("ask", "funes_mcp.cli.ask", "Have an agent answer from the memory, with its sources."),
     ("status", "funes_mcp.cli.status", "Show what is stored, and what was left out and why."),
     ("sessions", "funes_mcp.cli.sessions", "List the ids of the sessions in the memory."),
     ("add", "funes_mcp.cli.add", "Give an agent its memory: index, tools, hooks."),

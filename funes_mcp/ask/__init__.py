@@ -1,0 +1,1 @@
+"""`funes ask`: one answer from recalled passages, by an agent that can do nothing but answer."""
