@@ -42,7 +42,8 @@ def shared_redactor(cache_dir: Path | None) -> Redactor:
 
 def redactor_of(config: pytest.Config) -> Redactor:
     """The shared redactor, its compiled rules kept from run to run in pytest's own cache."""
-    return shared_redactor(config.cache.mkdir("secret-rules") if config.cache is not None else None)
+    cache = getattr(config, "cache", None)  # the plugin may be switched off
+    return shared_redactor(cache.mkdir("secret-rules") if cache is not None else None)
 
 
 Maker = Callable[[random.Random], str]

@@ -178,3 +178,19 @@ def test_compiled_rules_are_kept_where_asked(tmp_path: Path, redactor: Redactor)
     assert redactor.failure is None
     assert Redactor(tmp_path / "unused").failure is None
     assert not (tmp_path / "unused").exists()
+
+
+def test_tokens_without_a_gap_between_them_all_go(redactor: Redactor) -> None:
+    rng = random.Random(4)
+    glued = "".join("key" + "-" + draw(rng, HEX, 32) for _ in range(40))
+    result = redactor.redact(f"a {glued} b")
+    assert result.counts["mailgun-key"] == 40
+    assert redactor.redact(result.text).text == result.text
+
+
+def test_a_value_that_is_cut_inside_a_character_loses_the_whole_character(redactor: Redactor) -> None:
+    for shift in range(4):
+        text = f"password is {'a' * shift}{token(6)}1#{'𐀀' * 200}"
+        result = redactor.redact(text)
+        assert "unsearched-block" not in result.counts
+        assert token(6) not in result.text

@@ -355,7 +355,7 @@ _DIGIT: Final = re.compile(rb"[0-9]")
 
 #: How far behind a word its value may stand in a sentence, in bytes.
 _REACH: Final = 200
-_WHOLE: Final = re.compile(rb"(?:w(?:or)?[dt]|phrase|code)?s?(?![a-z])")
+_WHOLE: Final = re.compile(rb"(?:w(?:or)?[dt]|phrase|code|e)?s?(?![a-z])")
 _NAMED_ID: Final = re.compile(rb"\b(?:id|ids|guid|uuid|sha|hash|commit|digest|thumbprint|version)\b")
 
 #: What may stand between a word for a credential and its value in a sentence.

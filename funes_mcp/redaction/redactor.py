@@ -28,7 +28,7 @@ from funes_mcp.redaction.tokens import find_hashes, find_tokens, runs_of
 from funes_mcp.redaction.values import looks_random
 
 #: How often a text is searched again after something was replaced in it.
-_ROUNDS: Final = 4
+_ROUNDS: Final = 16
 
 #: Shorter texts hold no credential.
 _SHORTEST: Final = 10
@@ -118,7 +118,7 @@ class Redactor:
             raise ScannerError("The rules of the secret scanner are switched off.")
         if not spans:
             return spans
-        spans = list(_outside_marks(data, spans))
+        spans = list(_outside_marks(data, [_on_characters(data, span) for span in spans]))
         return merged(spans + list(_again(data, spans)))
 
 
@@ -148,6 +148,16 @@ def own_findings(data: bytes) -> list[Span]:
     if b"cookie" in low or b"TRUE\t" in data or b"TRUE\\t" in data:
         spans += find_cookies(data, low)
     return spans
+
+
+def _on_characters(data: bytes, span: Span) -> Span:
+    """The span widened to whole characters: patterns of bytes may stop inside one."""
+    start, end = span.start, span.end
+    while start > 0 and data[start] & 0xC0 == 0x80:
+        start -= 1
+    while end < len(data) and data[end] & 0xC0 == 0x80:
+        end += 1
+    return span if (start, end) == (span.start, span.end) else span._replace(start=start, end=end)
 
 
 def _outside_marks(data: bytes, spans: Iterable[Span]) -> Iterable[Span]:

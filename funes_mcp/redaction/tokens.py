@@ -209,15 +209,15 @@ def find_tokens(text: bytes, runs: list[tuple[int, int]]) -> Iterator[Span]:
     headed, anchored = _headed(), _anchored()
     done = 0
     for start, end in runs:
-        if start >= done:
-            for at in _beginnings(text, start):
-                for kind, pattern in headed.get(text[at : at + 2], ()):
-                    match = pattern.match(text, at)
-                    if match is not None and _is_real(kind, match[0]):
-                        yield Span(at, match.end(), kind, BY_FORMAT)
-                        done = match.end()
-                        break
-                if done > start:
+        places = _beginnings(text, start) if start >= done else []
+        while places:
+            at = places.pop(0)
+            for kind, pattern in headed.get(text[at : at + 2], ()):
+                match = pattern.match(text, at)
+                if match is not None and _is_real(kind, match[0]):
+                    yield Span(at, match.end(), kind, BY_FORMAT)
+                    done = match.end()
+                    places = [done] if done < end else []  # another may follow without a gap
                     break
         for kind, near, back, pattern in anchored.get(text[start - 1], ()) if start else ():
             if near and near not in text[max(0, start - 80) : start]:
