@@ -86,6 +86,7 @@ class Pass:
                 self._commit()
 
     def _put(self, part: Read) -> int:
+        self._report.redacted.update(part.redacted)
         waiting = 0
         at = 0
         for item in part.items:

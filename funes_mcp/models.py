@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -151,6 +152,7 @@ class IndexReport:
         chunks_stored: New rows. `chunks_known` were there already; `chunks_copied` stand in another session.
         chunks_removed: Rows whose turn was taken out of its transcript.
         embedded: Rows that got a vector.
+        redacted: Credentials that were replaced by a mark, by kind.
         failures: `(path, reason)` of sources that could not be read.
         interrupted: True after Ctrl-C; what was stored stays.
     """
@@ -162,6 +164,7 @@ class IndexReport:
     chunks_copied: int = 0
     chunks_removed: int = 0
     embedded: int = 0
+    redacted: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     failures: list[tuple[str, str]] = field(default_factory=list)
     interrupted: bool = False

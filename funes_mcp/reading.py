@@ -11,9 +11,11 @@ import os
 import pickle
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from queue import Queue
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -30,9 +32,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from funes_mcp.inference.protocols import Embedder
+    from funes_mcp.redaction import Redactor
     from funes_mcp.traces.adapter import TraceAdapter
-
-    Redact = Callable[[str], str]
 
 #: Chunks in a batch: enough to make sending and embedding cheap, few enough to keep both sides busy.
 BATCH_CHUNKS = 256
@@ -72,10 +73,12 @@ class Read:
 
     Attributes:
         vectors: float32 (n, width), one for each chunk in order; None when nobody embeds here.
+        redacted: How many credentials were replaced, by kind.
     """
 
     items: list[SessionInfo | tuple[Turn, list[Chunk]]]
     vectors: NDArray[float32] | None
+    redacted: Counter[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +106,12 @@ class How:
 
     Attributes:
         thinking: Whether thinking blocks are kept.
-        redact: Applied to the rendered text of each whole block before it is split.
+        redactor: Replaces credentials in the rendered text of each whole block, and in titles.
         embedder: Embeds chunks as they are read; None leaves that to the writer.
     """
 
     thinking: bool = True
-    redact: Redact | None = None
+    redactor: Redactor | None = None
     embedder: Embedder | None = None
 
 
@@ -116,6 +119,15 @@ class How:
 class _Batch:
     items: list[SessionInfo | tuple[Turn, list[Chunk]]] = field(default_factory=list)
     chunks: int = 0
+    redacted: Counter[str] = field(default_factory=Counter)
+
+    def redact(self, text: str, how: How) -> str:
+        """The text without credentials; what was replaced is counted."""
+        if how.redactor is None:
+            return text
+        found = how.redactor.redact(text)
+        self.redacted.update(found.counts)
+        return found.text
 
 
 def read(work: Sequence[Work], how: How, first: int = 0) -> Iterator[Message]:
@@ -145,6 +157,8 @@ def _read_one(work: Work, place: int, how: How, checkouts: Checkouts) -> Iterato
             info = event
             if info.repo is None and info.cwd is not None:
                 info = replace(info, repo=checkouts.repo_at(info.cwd))
+            if info.title:
+                info = replace(info, title=batch.redact(info.title, how))
             infos[event.session_id] = info
             batch.items.append(info)
             continue
@@ -152,7 +166,7 @@ def _read_one(work: Work, place: int, how: How, checkouts: Checkouts) -> Iterato
         if known is None:
             known = infos[event.session_id] = SessionInfo(event.session_id, work.source.harness)
             batch.items.append(known)
-        chunks = chunks_of(event, known, path, thinking=how.thinking, redact=how.redact)
+        chunks = chunks_of(event, known, path, thinking=how.thinking, redact=partial(batch.redact, how=how))
         batch.items.append((replace(event, blocks=()), chunks))
         batch.chunks += len(chunks)
         if batch.chunks >= BATCH_CHUNKS:
@@ -165,9 +179,9 @@ def _read_one(work: Work, place: int, how: How, checkouts: Checkouts) -> Iterato
 
 def _embedded(batch: _Batch, how: How) -> Read:
     if how.embedder is None:
-        return Read(batch.items, None)
+        return Read(batch.items, None, batch.redacted)
     texts = [chunk.text for item in batch.items if isinstance(item, tuple) for chunk in item[1]]
-    return Read(batch.items, how.embedder.embed_passages(texts))
+    return Read(batch.items, how.embedder.embed_passages(texts), batch.redacted)
 
 
 def read_apart(work: Sequence[Work], how: How) -> Iterator[Message]:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from funes_mcp.inference.protocols import Embedder, Reranker
     from funes_mcp.memory.model import Filter
     from funes_mcp.memory.reader import MemoryReader
+    from funes_mcp.redaction import Redactor
     from funes_mcp.traces.adapter import TraceAdapter
 
 LOCAL = "local"
@@ -91,6 +92,12 @@ class IndexService:
         from funes_mcp.inference.static import StaticEmbedder
 
         return StaticEmbedder()
+
+    @cached_property
+    def _redactor(self) -> Redactor:
+        from funes_mcp.redaction import Redactor
+
+        return Redactor(self._home.root / "cache" / "rules")
 
     @cached_property
     def _reranker(self) -> Reranker:
@@ -150,7 +157,7 @@ class IndexService:
                 progress.finished(report)
             return report
         embedder = self._embedder
-        messages = read_apart(changed, How(thinking=request.thinking, embedder=embedder))
+        messages = read_apart(changed, How(request.thinking, self._redactor, embedder))
         from funes_mcp.memory.model import Embedding
         from funes_mcp.memory.writer import MemoryWriter
 
