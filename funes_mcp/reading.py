@@ -190,6 +190,8 @@ def read_apart(work: Sequence[Work], how: How) -> Iterator[Message]:
     Must be called before anything starts native threads, which a fork would not carry over.
     """
     if sys.platform not in ("linux", "freebsd") or sum(w.source.size for w in work) < PARALLEL_BYTES:
+        if how.redactor is not None:  # its rules load while the table does
+            Thread(target=how.redactor.warm, name="funes-rules", daemon=True).start()
         return read(work, how)
     from multiprocessing import get_context
 

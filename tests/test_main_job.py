@@ -127,6 +127,27 @@ def test_a_new_turn_is_added_and_a_deleted_transcript_keeps_its_rows(tmp_path: P
     assert "E_TZ_DRIFT" in funes.run("recall", "E_TZ_DRIFT").stdout
 
 
+def test_a_credential_never_reaches_the_disk(tmp_path: Path) -> None:
+    secret = "ghp_" + "aB3dE5fG7hJ9kL2mN4pQ" + "6rS8tU0vWxYz1C3e"
+    funes = Funes(tmp_path)
+    transcript = tmp_path / "0b7f7a62-7d2b-4a53-9d0e-1f4f7e2f0a11.jsonl"
+    arguments = {"command": f"curl -H 'Authorization: token {secret}' https://api.example.org/harbours"}
+    content = [
+        {"type": "text", "text": f"The harbour service wants a token, I use {secret} for now."},
+        {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": json.dumps(arguments)}},
+    ]
+    facts = {"sessionId": transcript.stem, "cwd": "/home/ada/tidepool", "timestamp": "2026-03-11T09:00:00.000Z"}
+    message = {"role": "assistant", "content": content}
+    line = {"type": "assistant", "uuid": "0b7f7a62-7d2b-4a53-9d0e-1f4f7e2f0a12", **facts, "message": message}
+    transcript.write_text(json.dumps(line) + "\n", "utf-8")
+    assert "credentials replaced" in funes.run("index", str(transcript)).stdout
+    found = funes.run("recall", "which token does the harbour service want").stdout
+    assert "[REDACTED:" in found
+    assert "harbour service wants a token" in found
+    for path in (tmp_path / ".funes").rglob("*"):
+        assert not path.is_file() or secret.encode() not in path.read_bytes(), path
+
+
 def test_an_agent_calls_the_tools(funes: Funes) -> None:
     async def talk() -> tuple[str, str, str]:
         server = StdioServerParameters(command=sys.executable, args=["-m", "funes_mcp", "mcp"], env=funes.environ)

@@ -73,6 +73,7 @@ def summary(report: IndexReport) -> str:
             (report.chunks_known, "known already"),
             (report.chunks_copied, "copies of others"),
             (report.chunks_removed, "taken out"),
+            (report.redacted.total(), "credentials replaced"),
         )
         if count
     ]
