@@ -17,6 +17,7 @@ Directives are read from the newest user text that holds any:
     [[text:final answer]]        the final text (else "MOCK-ANSWER" and the beginning of the last tool result)
     [[fail:400]]                 answer with that HTTP status
     [[usage:N]]                  report N input tokens
+    [[wait:SECONDS]]             answer only then
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-START = re.compile(r"\[\[(tool|think|text|fail|usage):")
+START = re.compile(r"\[\[(tool|think|text|fail|usage|wait):")
 _seq = itertools.count(1)
 
 
@@ -54,7 +55,7 @@ def directives(text: Any) -> Any:
 
 
 def parse_script(text: Any) -> Any:
-    s = {"tools": [], "think": None, "text": None, "fail": None, "usage": None}
+    s = {"tools": [], "think": None, "text": None, "fail": None, "usage": None, "wait": None}
     for kind, body in directives(text or ""):
         body = body.strip()
         if kind == "tool":
@@ -85,7 +86,12 @@ def plan(events: Any, tool_names: Any) -> Any:
         elif kind == "result":
             results += 1
             last = text
-    step = {"think": script["think"], "usage": int(script["usage"] or 100), "fail": script["fail"]}
+    step = {
+        "think": script["think"],
+        "usage": int(script["usage"] or 100),
+        "fail": script["fail"],
+        "wait": float(script["wait"] or 0),
+    }
     if results < len(script["tools"]):
         rx, args = script["tools"][results]
         name = next((n for n in tool_names if re.search(rx, n)), None)
@@ -519,6 +525,7 @@ class Handler(BaseHTTPRequestHandler):
             return self._json(404, {"error": {"type": "not_found_error", "message": f"no {path}"}})
         if step:
             self.server.requests.append(Request(path, body))  # type: ignore[attr-defined]
+        time.sleep(step.get("wait") or 0)
         try:
             if step.get("fail"):
                 error = {"type": "api_error", "message": "scripted failure"}

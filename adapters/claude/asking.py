@@ -64,8 +64,8 @@ class ClaudeAsking:
             )
         except (OSError, subprocess.TimeoutExpired):
             return ""
-        words = done.stdout.decode("utf-8", "replace").strip()
-        return words if done.returncode == 1 and "not logged in" in words.lower() else ""
+        words = done.stdout.decode("utf-8", "replace").splitlines() if done.returncode == 1 else []
+        return next((line.strip() for line in words if "not logged in" in line.lower()), "")
 
     def run(self, desk: Desk, prompt: Prompt) -> Run:
         argv = (desk.program, "-p", *desk.extra, "--system-prompt", prompt.system, *_FLAGS)

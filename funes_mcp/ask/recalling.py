@@ -21,7 +21,9 @@ def recall(service: Service, question: str, memory: str, k: int) -> Recalled:
     Raises:
         FunesError: As the service does; a failed search is never an empty one.
     """
-    return parse(asyncio.run(_call(service, {"query": question, "k": k, "memory": memory})))
+    found = parse(asyncio.run(_call(service, {"query": question, "k": k, "memory": memory})))
+    # That passages were cut to fit, and how to see more of them, is advice for who calls the tool by himself.
+    return Recalled(found.passages, tuple(note for note in found.notes if "max_bytes" not in note))
 
 
 async def _call(service: Service, arguments: Mapping[str, Any]) -> str:
