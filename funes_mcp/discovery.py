@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from funes_mcp.config import OtherHome
 from funes_mcp.errors import BadRequestError, FunesError
 from funes_mcp.traces.adapter import TraceAdapter
 from funes_mcp.traces.model import Root, Source, Tally
@@ -47,9 +49,25 @@ def select(adapters: Sequence[TraceAdapter], harness: str | None) -> list[TraceA
     return chosen
 
 
-def roots(adapters: Sequence[TraceAdapter], environ: Mapping[str, str], home: Path) -> list[tuple[TraceAdapter, Root]]:
-    """Where the given agents keep their sessions."""
-    return [(adapter, root) for adapter in adapters for root in adapter.roots(environ, home)]
+def roots(
+    adapters: Sequence[TraceAdapter], environ: Mapping[str, str], home: Path, others: Sequence[OtherHome] = ()
+) -> list[tuple[TraceAdapter, Root]]:
+    """Where the given agents keep their sessions: here, and in the other homes that the person named.
+
+    The environment names folders of this home only.
+    """
+    found = [(adapter, root) for adapter in adapters for root in adapter.roots(environ, home)]
+    here = {root.path for _, root in found}
+    for other in others:
+        for adapter in adapters:
+            if other.agents and other.agents.isdisjoint((adapter.name, adapter.harness)):
+                continue
+            for root in adapter.roots({}, other.path):
+                if root.path not in here:
+                    here.add(root.path)
+                    why = f"config.toml, {other.host}"
+                    found.append((adapter, replace(root, why=why, host=other.host)))
+    return found
 
 
 def sources(adapter: TraceAdapter, root: Root, tally: Tally, seen: set[Path]) -> Iterator[tuple[TraceAdapter, Source]]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from funes_mcp.memory.model import Chunk, Sighting
 from funes_mcp.traces.model import Tally
@@ -133,12 +133,24 @@ class IndexRequest:
 
 @dataclass(slots=True)
 class SourceCounts:
-    """Sources by what became of them."""
+    """Sources by what became of them.
+
+    Attributes:
+        found: On disk now.
+        read: Read by this pass; in a status, read at any time and not changed since.
+        unchanged: Not read by this pass, because nothing changed.
+        failed: Could not be read.
+        waiting: Never read, or changed since.
+        gone: Read once and not on disk any more; what was read is kept.
+        skipped: Files that are no transcripts, by the reason.
+    """
 
     found: int = 0
     read: int = 0
     unchanged: int = 0
     failed: int = 0
+    waiting: int = 0
+    gone: int = 0
     skipped: dict[str, int] = field(default_factory=dict)
 
 
@@ -188,7 +200,14 @@ class Progress(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HarnessStatus:
-    """One agent in a memory: what is stored, and the account of what was read."""
+    """One agent in a memory: what is stored, and the account of what was read.
+
+    Attributes:
+        roots: `(folder, why it is looked at, whether it is there)`.
+        chunks: Passages that are stored. `computed` are those in all transcripts, each counted wherever it
+            stands; `copied` of them are copies of stored ones.
+        newest: RFC 3339 of the newest turn, or "". `title` is that of its session, where it has one.
+    """
 
     harness: str
     roots: tuple[tuple[str, str, bool], ...]
@@ -197,6 +216,9 @@ class HarnessStatus:
     chunks: int
     records: Tally
     newest: str = ""
+    title: str = ""
+    computed: int = 0
+    copied: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +247,36 @@ class StatusReport:
     hooks: tuple[tuple[str, str, str], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        about: What, in a word or two.
+        state: `ok`; `note` for what a person may want to know; `problem` for what is broken or unexplained.
+        hint: What to type, for a problem.
+    """
+
+    about: str
+    state: Literal["ok", "note", "problem"]
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorReport:
+    """A memory compared with what is on disk."""
+
+    path: str
+    findings: tuple[Finding, ...]
+    harnesses: tuple[HarnessStatus, ...] = ()
+
+    @property
+    def problems(self) -> int:
+        """How many things are broken or unexplained."""
+        return sum(finding.state == "problem" for finding in self.findings)
+
+
 class Service(Protocol):
     """What the command line, the MCP server, the hooks and `ask` are given."""
 
@@ -242,6 +294,10 @@ class Service(Protocol):
 
     def status(self, memory: str = "local") -> StatusReport:
         """Say how a memory stands. Never raises for a memory that is missing."""
+        ...
+
+    def doctor(self) -> DoctorReport:
+        """Check the local memory against the disk. Changes nothing. Never raises for what it finds."""
         ...
 
     def sessions(self, prefix: str = "") -> Sequence[str]:

@@ -31,6 +31,7 @@ from typing import Any, Final
 
 from funes_mcp.memory.model import Chunk, Sighting
 from funes_mcp.models import (
+    DoctorReport,
     GetAnswer,
     HarnessStatus,
     Hit,
@@ -460,6 +461,30 @@ def render_status(report: StatusReport, home: str = "") -> str:
     return "\n".join(harmless(line) for line in lines) + "\n"
 
 
+def render_doctor(report: DoctorReport, home: str = "") -> str:
+    """What was looked at and what was found, problems last, each with what to type.
+
+    Args:
+        home: The user's home folder, shown as `~`.
+    """
+    marks = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}
+    lines = [f"memory: {_short(report.path, home)}"]
+    for harness in report.harnesses:
+        lines += _harness(harness, home)
+    for state in ("ok", "note", "problem"):
+        for finding in report.findings:
+            if finding.state == state:
+                message = _one_line(finding.message, 2000)
+                if home.strip("/"):
+                    message = message.replace(f"{home}/", "~/")
+                lines.append(f"{marks[state]} {finding.about}: {message}")
+                if finding.hint:
+                    lines.append(f"        {finding.hint}")
+    total = report.problems
+    lines.append(f"{_count(total, 'problem')}" if total else "everything is accounted for")
+    return "\n".join(harmless(line) for line in lines) + "\n"
+
+
 def _harness(status: HarnessStatus, home: str) -> list[str]:
     roots = [(f"{_short(path, home)} ({why})", there) for path, why, there in status.roots]
     sources, records = status.sources, status.records
@@ -467,14 +492,22 @@ def _harness(status: HarnessStatus, home: str) -> list[str]:
         return [f"{status.harness}: nothing found in {' or '.join(root for root, _ in roots) or 'any folder'}"]
     sessions = f" in {_count(status.sessions, 'session')}" if status.sessions else ""
     newest = f", newest {status.newest}" if status.newest else ""
+    if newest and status.title:
+        newest += f" ({_one_line(status.title, 80)})"
     lines = [f"{status.harness}: {_count(status.chunks, 'passage')}{sessions}{newest}"]
     lines += [f"  {root}{'' if there else ': not there'}" for root, there in roots]
-    lines.append(f"  {sources_text(sources)}")
+    lines.append(f"  {sources_text(sources, everything=True)}")
+    if status.copied:
+        lines.append(
+            f"  {_count(status.computed, 'passage')} in the transcripts, {status.copied:,} of them copies of others"
+        )
     if records.lines:
         lines.append(
             f"  {_count(records.lines, 'line')}: {sum(records.kept.values()):,} records kept, "
             f"{sum(records.skipped.values()):,} left out, {sum(records.unknown.values()):,} of unknown types"
         )
+    if records.kept:
+        lines.append(f"    kept: {_top(records.kept)}")
     if records.skipped:
         lines.append(f"    left out: {_top(_reasons(records.skipped))}")
     if records.unknown:
@@ -482,12 +515,18 @@ def _harness(status: HarnessStatus, home: str) -> list[str]:
     return lines
 
 
-def sources_text(counts: SourceCounts) -> str:
-    """Sources by what became of them, in one line."""
-    text = (
-        f"{_count(counts.found, 'file')}: {counts.read:,} read, {counts.unchanged:,} unchanged, "
-        f"{counts.failed:,} failed"
-    )
+def sources_text(counts: SourceCounts, *, everything: bool = False) -> str:
+    """Sources by what became of them, in one line: in a pass, or (`everything`) at any time."""
+    if everything:
+        text = f"{_count(counts.found, 'file')}: {counts.read:,} read and unchanged since, "
+        text += f"{counts.waiting:,} to be read, {counts.failed:,} failed"
+        if counts.gone:
+            text += f"; {counts.gone:,} deleted since, their passages kept"
+    else:
+        text = (
+            f"{_count(counts.found, 'file')}: {counts.read:,} read, {counts.unchanged:,} unchanged, "
+            f"{counts.failed:,} failed"
+        )
     if counts.skipped:
         text += f", {sum(counts.skipped.values()):,} left out ({_top(counts.skipped)})"
     return text

@@ -15,10 +15,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from funes_mcp import discovery
+from funes_mcp import config, discovery
+from funes_mcp.coverage import Survey, harness_statuses, remember_path, remembered_paths, survey
 from funes_mcp.errors import (
     AmbiguousSessionError,
     BadRequestError,
+    FunesError,
     MemoryBusyError,
     NoMemoryError,
     NotFoundError,
@@ -27,9 +29,9 @@ from funes_mcp.home import FunesHome
 from funes_mcp.indexing import Pass, newest_first
 from funes_mcp.memory.catalog import FILE, Catalog, SourceState, safe_text, signature_of
 from funes_mcp.models import (
+    DoctorReport,
     GetAnswer,
     GetRequest,
-    HarnessStatus,
     IndexReport,
     IndexRequest,
     Progress,
@@ -163,6 +165,8 @@ class IndexService:
 
         with MemoryWriter.open(self._home.memory, Embedding(embedder.name, embedder.dim)) as writer:
             Pass(writer, embedder, report, progress).run(changed, messages)
+            if request.path is not None:
+                remember_path(writer.catalog, request.path)
         return report
 
     def _find(self, adapters: Sequence[TraceAdapter], request: IndexRequest) -> tuple[list[Work], dict[str, Tally]]:
@@ -174,10 +178,14 @@ class IndexService:
             return newest_first(found), passed_over
         seen: set[Path] = set()
         found = []
-        for adapter, root in discovery.roots(adapters, self._environ, self._user_home):
+        for adapter, root in self._roots(adapters):
             tally = passed_over.setdefault(adapter.harness, Tally())
             found.extend(Work(a, s) for a, s in discovery.sources(adapter, root, tally, seen))
         return newest_first(found), passed_over
+
+    def _roots(self, adapters: Sequence[TraceAdapter]) -> list[tuple[TraceAdapter, Root]]:
+        """Where the agents' sessions are, in the homes that the configuration names too. Raises `FunesError`."""
+        return discovery.roots(adapters, self._environ, self._user_home, config.load(self._home).homes)
 
     @property
     def _user_home(self) -> Path:
@@ -217,7 +225,7 @@ class IndexService:
         return [
             adapter
             for adapter in self._adapters
-            if any((adapter.harness, str(r.path)) in read for r in adapter.roots(self._environ, self._user_home))
+            if any((adapter.harness, safe_text(str(root.path))) in read for _, root in self._roots([adapter]))
         ]
 
     @staticmethod
@@ -342,27 +350,32 @@ class IndexService:
         from funes_mcp.wiring.flow import wiring_notes
         from funes_mcp.worker import hook_health
 
+        survey = self._survey(memory)
+        notes = [*self._loaded[1], *survey.notes]
         try:
             folder = self._folder(memory)
             reader = self._reader(memory)
         except NoMemoryError:
-            nothing = tuple(self._harness_status(adapter, (), 0) for adapter in self._adapters)
             where = str(self._home.memory) if memory in ("", LOCAL) else memory
-            return StatusReport(memory or LOCAL, where, exists=False, harnesses=nothing, notes=tuple(self._loaded[1]))
+            return StatusReport(
+                memory or LOCAL,
+                where,
+                exists=False,
+                pending=survey.waiting,
+                harnesses=harness_statuses(survey, {}, {}),
+                notes=tuple(notes),
+            )
         counts = reader.counts
-        states = self._source_states(folder)
-        notes = list(self._loaded[1])
         hooks: tuple[tuple[str, str, str], ...] = ()
-        pending = 0
         if memory in ("", LOCAL):
-            found, _ = self._find(self._adapters, IndexRequest())
-            pending = len(self._changed(found))
             hooks = hook_health(self._home)
             notes.extend(wiring_notes(self._home, self._environ, self._user_home))
-        harnesses = tuple(
-            self._harness_status(adapter, states, dict(counts.by_harness).get(adapter.harness, 0))
-            for adapter in self._adapters
-        )
+            lost = sum(not read for _, read in survey.doomed())
+            if lost:
+                notes.append(
+                    f"{lost} transcripts will soon be deleted by their agent and are not all read: `funes index`"
+                )
+        coverage = {} if reader.catalog is None else reader.catalog.coverage()
         return StatusReport(
             label=memory or LOCAL,
             path=str(folder),
@@ -372,32 +385,40 @@ class IndexService:
             embedded=counts.embedded,
             embedder=reader.embedding.model,
             disk_bytes=_disk_bytes(folder),
-            pending=pending,
-            harnesses=harnesses,
+            pending=survey.waiting,
+            harnesses=harness_statuses(survey, coverage, dict(counts.by_harness)),
             notes=tuple(notes),
             hooks=hooks,
         )
 
-    def _harness_status(self, adapter: TraceAdapter, states: Sequence[SourceState], chunks: int) -> HarnessStatus:
-        roots: list[Root] = adapter.roots(self._environ, self._user_home)
-        sources = SourceCounts()
-        records = Tally()
-        for state in states:
-            if state.harness != adapter.harness:
-                continue
-            sources.found += 1
-            if state.failure:
-                sources.failed += 1
-            else:
-                sources.read += 1
-            records.add(state.tally)
-        return HarnessStatus(
-            harness=adapter.harness,
-            roots=tuple((str(r.path), r.why, r.path.exists()) for r in roots),
-            sources=sources,
-            sessions=0,
-            chunks=chunks,
-            records=records,
+    def _survey(self, memory: str) -> Survey:
+        """What is on disk, beside what the memory knows of it. Of a memory elsewhere only the latter."""
+        if memory not in ("", LOCAL):
+            with suppress(NoMemoryError):
+                return survey([], self._source_states(self._folder(memory)), ())
+            return survey([], (), ())
+        states = self._source_states(self._home.memory)
+        try:
+            return survey(self._roots(self._adapters), states, remembered_paths(self._home.memory), self._adapters)
+        except FunesError as error:  # the configuration; the rest can be said all the same
+            roots = discovery.roots(self._adapters, self._environ, self._user_home)
+            found = survey(roots, states, remembered_paths(self._home.memory), self._adapters)
+            found.notes.append(error.message)
+            return found
+
+    def doctor(self) -> DoctorReport:
+        """Check the local memory against the disk."""
+        from funes_mcp.doctor import examine
+        from funes_mcp.wiring.flow import wiring_notes
+        from funes_mcp.worker import hook_health
+
+        return examine(
+            self._home,
+            self._survey(LOCAL),
+            self._loaded[1],
+            hook_health(self._home),
+            wiring_notes(self._home, self._environ, self._user_home),
+            self.recall,
         )
 
 

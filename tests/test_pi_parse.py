@@ -227,12 +227,15 @@ def test_unknown_types_are_named_and_counted(tmp_path: Path) -> None:
         tmp_path,
         header(),
         message("user", text("x")),
-        entry("novelty", "n1"),
+        {**entry("novelty", "n1"), "text": "words"},
+        entry("hollow", "n0"),
         message("oracle", text("x"), "n2"),
         entry("user/message", "n3"),
         {},
     )
-    assert tally.unknown == {"novelty": 1, "message/oracle": 1, "user/message": 1, "?": 1}
+    assert tally.unknown == {"novelty": 1, "message/oracle": 1, "?": 1}
+    for kind in ("hollow", "user/message"):
+        assert tally.skipped[kind, "of an unknown kind, with nothing in it"] == 1
 
 
 def test_another_programs_session_with_the_same_header(tmp_path: Path) -> None:

@@ -41,5 +41,11 @@ class ClaudeAdapter:
 
         return sessions.reader(source, cursor)
 
+    def deleted_after(self, root: Root) -> float | None:
+        """Days after which Claude Code deletes what is under a root; None when it does not."""
+        from funes_adapters.claude import sessions
+
+        return sessions.deleted_after(root)
+
 
 ADAPTER: Final[TraceAdapter] = ClaudeAdapter()

@@ -21,6 +21,9 @@ HARNESS: Final = parse.HARNESS
 
 _SUFFIXES: Final = (".jsonl.zst", ".jsonl")
 _META_CAP: Final = 64 * 1024
+_SETTINGS_CAP: Final = 4 * 1024 * 1024
+#: What Claude Code's documentation gives as the default of `cleanupPeriodDays`.
+CLEANUP_DAYS: Final = 30.0
 #: Of a result kept in a file of its own, at most so many bytes are taken in.
 SIDE_FILE_CAP: Final = 256 * 1024
 #: Subagents' transcripts lie in `subagents/`, those of a workflow in `subagents/workflows/<workflow>/`.
@@ -78,6 +81,19 @@ def sources(root: Root, tally: Tally) -> Iterator[Source]:
             continue
         seen.add(source.path)
         yield source
+
+
+def deleted_after(root: Root) -> float | None:
+    """Days after its last change that Claude Code deletes a transcript: `cleanupPeriodDays` of its settings."""
+    if root.kind != "projects":
+        return None
+    try:
+        with root.path.with_name("settings.json").open("rb") as file:
+            settings = loads(file.read(_SETTINGS_CAP))
+    except (OSError, ValueError):
+        return CLEANUP_DAYS
+    days = settings.get("cleanupPeriodDays") if isinstance(settings, dict) else None
+    return float(days) if isinstance(days, (int, float)) and 0 <= days < 1e6 else CLEANUP_DAYS
 
 
 def claims(path: Path, head: bytes) -> bool:

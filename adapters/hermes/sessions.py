@@ -31,7 +31,11 @@ def roots(environ: Mapping[str, str], home: Path) -> list[Root]:
         path, why = home / ".hermes", "default"
     if path.parent.name == "profiles":
         path = path.parent.parent
-    return [Root(HARNESS, path, why, "home")]
+    found = [Root(HARNESS, path, why, "home")]
+    windows = home / "AppData" / "Local" / "hermes"
+    if why == "default" and windows != path and windows.is_dir():  # a home of Windows, seen from WSL
+        found.append(Root(HARNESS, windows, why, "home"))
+    return found
 
 
 def sources(root: Root, tally: Tally) -> Iterator[Source]:

@@ -38,6 +38,9 @@ _NOISE: Final[dict[str, str]] = {
     "context_edit": "an edit of what the model sees",
 }
 
+#: What every entry has, whatever it is about.
+_ENVELOPE: Final = frozenset({"type", "id", "parentId", "timestamp"})
+
 #: Another program's sessions have the same header but entries of their own, named `user/message` and so on.
 _FOREIGN: Final = re.compile(r"[a-z]+/[a-z]+|text-chunks")
 
@@ -120,6 +123,8 @@ class SessionParser:
             return self._skip(record, kind, "another program's session")
         if kind == "message":
             return self._skip(record, kind, "no words")
+        if kind and record.keys() <= _ENVELOPE:
+            return self._skip(record, kind, "of an unknown kind, with nothing in it")
         self._tally.unknown[kind or "?"] += 1
         self._pass_over(record)
         return []

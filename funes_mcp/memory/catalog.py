@@ -87,6 +87,25 @@ class SourceState:
 
 
 @dataclass(frozen=True, slots=True)
+class Coverage:
+    """What the memory has of one agent.
+
+    Attributes:
+        sessions: Sessions in which something stands.
+        computed: Passages in its transcripts, counted in each place where they stand.
+        stored: Passages that are stored; the others are copies of these.
+        newest: RFC 3339 UTC of the newest dated turn, or "".
+        title: Of the session in which that stands, or "".
+    """
+
+    sessions: int = 0
+    computed: int = 0
+    stored: int = 0
+    newest: str = ""
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TurnFacts:
     """What a transcript says of a turn besides its blocks.
 
@@ -237,6 +256,11 @@ def _message(row: Sequence[Any]) -> Message:
     no, session, turn, seq, blocks, content, shape, ts = row
     pieces = f"0:{blocks}" if isinstance(blocks, int) else blocks
     return Message(no, session, _long(turn), seq, pieces, content, shape, _moment(ts))
+
+
+def _pieces(blocks: str | int) -> int:
+    """How many rows a message has."""
+    return blocks if isinstance(blocks, int) else sum(int(part.partition(":")[2]) for part in blocks.split())
 
 
 def _blocks(blocks: str) -> str | int:
@@ -429,6 +453,43 @@ class Catalog:
         """How many sessions have something stored or standing in them."""
         row = self._db.execute("select count(distinct session) from sightings").fetchone()
         return int(row[0])
+
+    def coverage(self) -> dict[str, Coverage]:
+        """What there is of each agent."""
+        placed: Counter[str] = Counter()
+        stored: Counter[str] = Counter()
+        sightings = (
+            "select o.harness, m.blocks, count(*) from sightings g join messages m on m.no = g.message"
+            " join sources o on o.no = g.source group by o.harness, m.blocks"
+        )
+        for harness, blocks, count in self._db.execute(sightings):
+            placed[str(harness)] += _pieces(blocks) * int(count)
+        # A message is stored once; any of the sources that have it names its agent.
+        messages = (
+            "select o.harness, m.blocks, count(*) from messages m join sources o on o.no ="
+            " (select source from sightings where message = m.no limit 1) group by o.harness, m.blocks"
+        )
+        for harness, blocks, count in self._db.execute(messages):
+            stored[str(harness)] += _pieces(blocks) * int(count)
+        # The session is that of the row with the greatest time: SQLite promises so for a lone `max`.
+        sums = (
+            "select o.harness, count(distinct g.session), max(case when typeof(g.ts) = 'integer' then g.ts end),"
+            " g.session from sightings g join sources o on o.no = g.source group by o.harness"
+        )
+        return {
+            str(harness): Coverage(
+                int(sessions),
+                placed[str(harness)],
+                stored[str(harness)],
+                _moment(newest),
+                self._title(int(session)),
+            )
+            for harness, sessions, newest, session in self._db.execute(sums).fetchall()
+        }
+
+    def _title(self, session: int) -> str:
+        titles = (info.title for info in self.session_infos(self.session_id(session)))
+        return next((title for title in titles if title), "")
 
     def info_no(self, info: SessionInfo) -> int:
         """The number under which these facts of a session are kept."""

@@ -244,6 +244,13 @@ class DenseReader:
         """How many chunks have a vector."""
         return self._manifest.alive
 
+    def keys(self) -> set[int]:
+        """The keys of all chunks that have a vector."""
+        found: set[int] = set()
+        for rows, alive in self._parts:
+            found.update((rows.keys if alive is None else rows.keys[alive]).tolist())
+        return found
+
     def refresh(self) -> bool:
         """Look at the newest commit. False when there is none since the last look."""
         signature = self._signature()

@@ -113,12 +113,14 @@ class Root:
     Attributes:
         why: The environment variable or default that named it, for `funes doctor`.
         kind: The adapter's own word for what is in it (`projects`, `archived`, `history`, ...).
+        host: How the person calls the machine or account whose folder it is; "" for this one.
     """
 
     harness: str
     path: Path
     why: str
     kind: str = "sessions"
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)
