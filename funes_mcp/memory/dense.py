@@ -109,11 +109,15 @@ class DenseWriter:
             manifest = _read_manifest(folder)
         except (OSError, MemoryDamagedError):
             manifest = None
-        if manifest is None or (manifest.model, manifest.width) != (embedding.model, embedding.width):
+        if manifest is None:
             manifest = _Manifest(embedding.model, embedding.width)
+        elif (manifest.model, manifest.width) != (embedding.model, embedding.width):
+            # Those of another model are read until the first commit, so no file may take the name of one of theirs.
+            manifest = _Manifest(embedding.model, embedding.width, manifest.next)
         self._manifest = manifest
         self._added: list[_Rows] = []
         self._dead: set[int] = set()
+        self._flushed = False
 
     def keys(self) -> set[int]:
         """The keys that have a vector."""
@@ -137,9 +141,21 @@ class DenseWriter:
         """Queue the removal of vectors that are stored; of those queued by `add`, none."""
         self._dead.update(keys)
 
+    def flush(self) -> None:
+        """Write what is queued without showing it: `commit` does. Raises `FunesError` when that fails (a full disk)."""
+        try:
+            self._bury()
+            if self._added:
+                self._append(_joined(self._added))
+        except OSError as error:
+            raise storage_error("The vectors could not be written", error) from error
+        self._added.clear()
+        self._dead.clear()
+        self._flushed = True
+
     def commit(self) -> None:
         """Make what is queued durable and visible. Raises `FunesError` when that fails (a full disk)."""
-        if not self._added and not self._dead:
+        if not self._added and not self._dead and not self._flushed:
             if not (self._folder / _MANIFEST).exists():
                 self._save()
             return
@@ -154,6 +170,7 @@ class DenseWriter:
             raise storage_error("The vectors could not be written", error) from error
         self._added.clear()
         self._dead.clear()
+        self._flushed = False
         self._sweep()
 
     def _bury(self) -> None:

@@ -102,8 +102,10 @@ def catch_up_words(
 def catch_up_vectors(table: ChunkTable, folder: Path, *, everything: bool = False) -> int:
     """The vectors' half of `catch_up`."""
     embedding = table.embedding if table.embedding.width else Embedding(NO_MODEL, 1)
-    if everything or dense.embedding_of(folder) != embedding:
+    if everything:
         shutil.rmtree(folder, ignore_errors=True)
+    # Vectors of another model answer until all of these are there.
+    other = dense.embedding_of(folder) not in (None, embedding)
     writer = dense.DenseWriter(folder, embedding)
     try:
         have = writer.keys()
@@ -120,7 +122,12 @@ def catch_up_vectors(table: ChunkTable, folder: Path, *, everything: bool = Fals
         for ids, vectors in table.vectors(names):
             here = [place for place, name in enumerate(ids) if name in rows]
             writer.add([rows[ids[place]] for place in here], vectors[here])
-        writer.commit()
+        if other:
+            writer.flush()
+        else:
+            writer.commit()
+    if other:
+        writer.flush()
     writer.commit()
     return len(missing)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import timedelta
@@ -272,6 +272,46 @@ class ChunkTable:
             else:
                 self._table.cleanup_old_versions(_NOW, delete_unverified=True)
         return True
+
+    def restamp(
+        self, embedding: Embedding, vector_of: Callable[[str, str], NDArray[np.float32] | None]
+    ) -> ChunkTable:
+        """Write all rows again with other vectors and another stamp, in one version. Returns the table as it is then.
+
+        Needs the room of the table once more while it lasts, and little memory.
+
+        Args:
+            vector_of: Gives the vector for an id and a text, or None.
+
+        Raises:
+            FunesError: It could not be written (a full disk); the table is as it was.
+        """
+        import lancedb
+        import pyarrow as pa
+
+        old = self._table.schema
+        kind = pa.list_(pa.float32(), embedding.width)
+        columns = [pa.field("vector", kind) if column.name == "vector" else column for column in old]
+        schema = pa.schema(columns, metadata={**(old.metadata or {}), MODEL_KEY: embedding.model.encode()})
+        target = ChunkTable(self._table, self._path, embedding)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for batch in self._batches([name for name in old.names if name != "vector"]):
+                ids, texts = batch["id"].to_pylist(), batch["text"].to_pylist()
+                found = [vector_of(i, t) if _ID.fullmatch(i or "") else None for i, t in zip(ids, texts, strict=True)]
+                arrays = [target._vector_array(found, kind) if c.name == "vector" else batch[c.name] for c in schema]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+        folder = self._path.parent
+        reader = pa.RecordBatchReader.from_batches(schema, batches())
+        self._guarded(lambda: lancedb.connect(str(folder)).create_table(NAME, reader, schema=schema, mode="overwrite"))
+        return ChunkTable.open(folder)
+
+    def forget_versions(self) -> None:
+        """Remove the files of all versions but the newest; what fails is tried again by `maintain`."""
+        with suppress(OSError, ValueError, RuntimeError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # LanceDB's, of what the docstring settles
+            self._table.cleanup_old_versions(_NOW, delete_unverified=True)
 
     def _arrow(self, chunks: Sequence[Chunk], vectors: Sequence[NDArray[np.float32] | None]) -> pa.Table:
         import pyarrow as pa

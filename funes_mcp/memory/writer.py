@@ -30,7 +30,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from funes_mcp.errors import FunesError, ModelMismatchError
+from funes_mcp.errors import FunesError, MemoryDamagedError, ModelMismatchError
 from funes_mcp.memory import catalog as book
 from funes_mcp.memory import dense, derived, lexical
 from funes_mcp.memory.catalog import Catalog, Message, Place, SourceState, TurnFacts, safe_text, signature_of
@@ -39,6 +39,7 @@ from funes_mcp.memory.lexical import Entry
 from funes_mcp.memory.model import Chunk, Embedding
 from funes_mcp.memory.table import ChunkTable, table_path, table_version
 from funes_mcp.memory.times import millis
+from funes_mcp.memory.upgrade import SideVectors
 from funes_mcp.traces.model import Cursor, SessionInfo, Source, Tally, Turn
 
 if TYPE_CHECKING:
@@ -50,6 +51,9 @@ if TYPE_CHECKING:
 #: The fact in the catalog that says which table version everything else belongs to.
 STAMP: Final = "table_version"
 ROWS: Final = "rows"
+#: The facts that say which model made the vectors, and at which revision.
+MODEL: Final = "model"
+REVISION: Final = "model_revision"
 FORGOTTEN: Final = "forgotten.json"
 #: The flag of turns from a prompt history.
 HISTORY: Final = "history"
@@ -399,18 +403,61 @@ class MemoryWriter:
             return 0
         table = self._opened_table()
         chunks = table.without_vector(limit)
-        if not chunks:
+        return self.put_vectors(chunks, embed([chunk.text for chunk in chunks])) if chunks else 0
+
+    def put_vectors(self, chunks: Sequence[Chunk], vectors: NDArray[np.float32]) -> int:
+        """Give rows their vectors, float32 (n, width), made without the lock. Returns how many rows took theirs.
+
+        A row that is gone or says something else by now is left alone.
+        """
+        self._unreported.add(self._settled())
+        if not chunks or table_version(table_path(self._folder)) is None:
             return 0
-        vectors = embed([chunk.text for chunk in chunks])
+        table = self._opened_table()
+        stored = {row.id: row for part in table.stream([chunk.id for chunk in chunks]) for row in part}
+        same = [i for i, c in enumerate(chunks) if c.id in stored and stored[c.id].text == c.text]
+        if not same:
+            return 0
+        rows = [stored[chunks[place].id] for place in same]
         self._broken = True
         with self._catalog.transaction():
-            table.upsert(chunks, list(vectors))
+            table.upsert(rows, list(vectors[same]))
             writer = dense.DenseWriter(self._folder / derived.DENSE, self._embedding)
-            writer.add(chunks, vectors)
+            writer.add(rows, vectors[same])
             writer.commit()
             self._catalog.put(STAMP, str(table.version))
         self._broken = False
-        return len(chunks)
+        return len(rows)
+
+    def restamp(
+        self, embedding: Embedding, revision: str, vector_of: Callable[[str, str], NDArray[np.float32] | None]
+    ) -> None:
+        """Go over to another model: all vectors and the stamp change in one version of the table.
+
+        Rows without a vector of the new model keep none, and `backfill` gives them one. Whoever reads meanwhile sees
+        the old vectors until all new ones are there.
+
+        Args:
+            revision: Of the model; "" when that says nothing.
+            vector_of: Gives a row's vector by its id and text, or None.
+
+        Raises:
+            FunesError: It could not be written (a full disk); the memory is as it was.
+        """
+        self._unreported.add(self._settled())
+        if table_version(table_path(self._folder)) is None:
+            return
+        table = self._opened_table()
+        self._broken = True
+        with self._catalog.transaction():
+            table = table.restamp(embedding, vector_of)
+            derived.catch_up_vectors(table, self._folder / derived.DENSE)
+            self._catalog.put(STAMP, str(table.version))
+            self._catalog.put(MODEL, json.dumps([embedding.model, embedding.width]))
+            self._catalog.put(REVISION, revision)
+        self._table, self._embedding = table, embedding
+        self._broken = False
+        table.forget_versions()
 
     def forget(self, session_ids: Iterable[str]) -> int:
         """Remove sessions for good: they are not stored again when their transcripts are. Returns rows removed.
@@ -477,7 +524,9 @@ class MemoryWriter:
         return self._table
 
     def _check_model(self) -> None:
-        model = self._catalog.get("model")
+        model = self._catalog.get(MODEL)
+        if self._catalog.get(STAMP) != str(table_version(table_path(self._folder))):
+            return  # the table decides: a writer may have been killed between its stamp and the catalog's
         if model is not None and json.loads(model) != [self._embedding.model, self._embedding.width]:
             raise ModelMismatchError(
                 f"This memory's vectors were made by {json.loads(model)[0]}, not by {self._embedding.model}.",
@@ -693,8 +742,9 @@ class MemoryWriter:
         table.delete(sorted(removed))
         words.commit()
         self._write_vectors(rows, found, removed | had)
+        SideVectors(self._folder).discard({int(name, 16) for name in removed})
         self._catalog.put(STAMP, str(table.version))
-        self._catalog.put("model", json.dumps([self._embedding.model, self._embedding.width]))
+        self._catalog.put(MODEL, json.dumps([self._embedding.model, self._embedding.width]))
         new = sum(1 for row in rows if not plan.old.get(plan.owner[row.id]))
         done.stored += new
         done.changed += len(rows) - new
@@ -869,7 +919,7 @@ class MemoryWriter:
                 table.delete(sorted(left))
             derived.catch_up(table, self._folder)
             self._catalog.put(STAMP, str(table.version))
-            self._catalog.put("model", json.dumps([self._embedding.model, self._embedding.width]))
+            self._catalog.put(MODEL, json.dumps([self._embedding.model, self._embedding.width]))
         self._words = None
 
     def _import(self, table: ChunkTable, names: Sequence[str]) -> dict[int, list[Chunk]]:
@@ -968,6 +1018,27 @@ class MemoryWriter:
         return surplus
 
 
+def stamp_of(folder: Path) -> Embedding | None:
+    """Which model made the vectors of the memory in `folder`; None when there is no memory.
+
+    Asks the catalog, and the table only where that is behind. Raises `MemoryDamagedError`.
+    """
+    version = table_version(table_path(folder))
+    if version is None:
+        return None
+    if (folder / book.FILE).exists():
+        with suppress(MemoryDamagedError):
+            catalog = Catalog(folder, writable=False)
+            try:
+                model = catalog.get(MODEL)
+                if model is not None and catalog.get(STAMP) == str(version):
+                    name, width = json.loads(model)
+                    return Embedding(str(name), int(width))
+            finally:
+                catalog.close()
+    return ChunkTable.open(folder).embedding
+
+
 def alias(session_id: str, path: str) -> str:
     """The name of a session whose id an unrelated transcript has, too."""
     return f"{session_id}~{sha1(path.encode(), usedforsecurity=False).hexdigest()[:6]}"
@@ -975,8 +1046,6 @@ def alias(session_id: str, path: str) -> str:
 
 def _open_catalog(folder: Path) -> Catalog:
     """The catalog; one that cannot be read is put aside, as everything in it can be found out again."""
-    from funes_mcp.errors import MemoryDamagedError
-
     try:
         return Catalog(folder)
     except MemoryDamagedError:
