@@ -194,9 +194,15 @@ def remembered_paths(memory: Path) -> tuple[Path, ...]:
         catalog.close()
 
 
-def remember_path(catalog: Catalog, path: Path) -> None:
-    """Keep a path that somebody named, so that it can be looked at again. Those below another are part of it."""
+def remember_path(catalog: Catalog, path: Path, own: Sequence[Path]) -> None:
+    """Keep a path that somebody named, so that it can be looked at again.
+
+    Args:
+        own: Where the agents' sessions are: what lies there (a transcript that a hook names) is looked at anyway.
+    """
     resolved = path.resolve()
+    if any(root == resolved or root in resolved.parents for root in (each.resolve() for each in own)):
+        return
     before = [Path(name) for name in json.loads(catalog.get(_PATHS) or "[]")]
     if any(resolved == other or other in resolved.parents for other in before):
         return

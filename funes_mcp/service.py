@@ -166,7 +166,8 @@ class IndexService:
         with MemoryWriter.open(self._home.memory, Embedding(embedder.name, embedder.dim)) as writer:
             Pass(writer, embedder, report, progress).run(changed, messages)
             if request.path is not None:
-                remember_path(writer.catalog, request.path)
+                own = [root.path for _, root in self._roots(self._adapters)]
+                remember_path(writer.catalog, request.path, own)
         return report
 
     def _find(self, adapters: Sequence[TraceAdapter], request: IndexRequest) -> tuple[list[Work], dict[str, Tally]]:

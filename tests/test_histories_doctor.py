@@ -257,6 +257,13 @@ def test_a_named_folder_is_looked_at_again(tmp_path: Path) -> None:
     assert "two.jsonl" in found.message
 
 
+def test_a_transcript_that_a_hook_names_is_where_it_always_is(home: Path) -> None:
+    index(home, path=claude_file(home, "aaaa", "why is the glaze cracking", "because", "of the clay"))
+    report = service(home).doctor()
+    assert report.problems == 0
+    assert not [finding for finding in report.findings if "indexed by name" in finding.message]
+
+
 def test_the_command_exits_with_what_it_found(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
