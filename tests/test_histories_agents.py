@@ -116,6 +116,8 @@ def test_a_rollout_stays_one_session_when_it_is_compressed_and_archived(tmp_path
     assert index(tmp_path).chunks_stored == 1
     assert service(tmp_path).sessions() == ["00000000-0000-4000-9000-000000000001"]
     assert len(rows(tmp_path)) == 3
+    (status,) = [s for s in service(tmp_path).status().harnesses if s.harness == "codex"]
+    assert (status.computed, status.copied, status.sources.gone) == (3, 0, 2)
     assert accounted(tmp_path)
 
 

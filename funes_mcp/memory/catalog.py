@@ -92,7 +92,7 @@ class Coverage:
 
     Attributes:
         sessions: Sessions in which something stands.
-        computed: Passages in its transcripts, counted in each place where they stand.
+        computed: Passages in its transcripts, counted in each session in which they stand.
         stored: Passages that are stored; the others are copies of these.
         newest: RFC 3339 UTC of the newest dated turn, or "".
         title: Of the session in which that stands, or "".
@@ -459,8 +459,9 @@ class Catalog:
         placed: Counter[str] = Counter()
         stored: Counter[str] = Counter()
         sightings = (
-            "select o.harness, m.blocks, count(*) from sightings g join messages m on m.no = g.message"
-            " join sources o on o.no = g.source group by o.harness, m.blocks"
+            "select o.harness, m.blocks, count(*)"
+            " from (select message, source from sightings group by session, turn) g"
+            " join messages m on m.no = g.message join sources o on o.no = g.source group by o.harness, m.blocks"
         )
         for harness, blocks, count in self._db.execute(sightings):
             placed[str(harness)] += _pieces(blocks) * int(count)
