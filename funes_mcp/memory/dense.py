@@ -102,7 +102,8 @@ def embedding_of(folder: Path) -> Embedding | None:
 class DenseWriter:
     """Adds vectors to and takes them out of the files in `folder`, which are made when missing."""
 
-    def __init__(self, folder: Path, embedding: Embedding) -> None:
+    def __init__(self, folder: Path, embedding: Embedding, *, fresh: bool = False) -> None:
+        """With `fresh`, or when those in `folder` are another model's, the first commit replaces all that is there."""
         self._folder = folder
         private_folder(folder)
         try:
@@ -111,7 +112,7 @@ class DenseWriter:
             manifest = None
         if manifest is None:
             manifest = _Manifest(embedding.model, embedding.width)
-        elif (manifest.model, manifest.width) != (embedding.model, embedding.width):
+        elif fresh or (manifest.model, manifest.width) != (embedding.model, embedding.width):
             # Those of another model are read until the first commit, so no file may take the name of one of theirs.
             manifest = _Manifest(embedding.model, embedding.width, manifest.next)
         self._manifest = manifest

@@ -99,14 +99,14 @@ def catch_up_words(
         writer.close()
 
 
-def catch_up_vectors(table: ChunkTable, folder: Path, *, everything: bool = False) -> int:
-    """The vectors' half of `catch_up`."""
+def catch_up_vectors(table: ChunkTable, folder: Path, *, everything: bool = False, renewed: bool = False) -> int:
+    """The vectors' half of `catch_up`. With `renewed` all of them are taken anew, and the old ones answer until then."""
     embedding = table.embedding if table.embedding.width else Embedding(NO_MODEL, 1)
     if everything:
         shutil.rmtree(folder, ignore_errors=True)
     # Vectors of another model answer until all of these are there.
-    other = dense.embedding_of(folder) not in (None, embedding)
-    writer = dense.DenseWriter(folder, embedding)
+    other = renewed or dense.embedding_of(folder) not in (None, embedding)
+    writer = dense.DenseWriter(folder, embedding, fresh=renewed)
     try:
         have = writer.keys()
     except (MemoryDamagedError, OSError):

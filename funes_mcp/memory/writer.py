@@ -451,7 +451,7 @@ class MemoryWriter:
         self._broken = True
         with self._catalog.transaction():
             table = table.restamp(embedding, vector_of)
-            derived.catch_up_vectors(table, self._folder / derived.DENSE)
+            derived.catch_up_vectors(table, self._folder / derived.DENSE, renewed=True)
             self._catalog.put(STAMP, str(table.version))
             self._catalog.put(MODEL, json.dumps([embedding.model, embedding.width]))
             self._catalog.put(REVISION, revision)
