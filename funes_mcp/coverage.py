@@ -149,8 +149,7 @@ def harness_statuses(
                 records=records,
                 newest=about.newest,
                 title=about.title,
-                computed=about.computed,
-                copied=about.computed - about.stored,
+                copied=about.copied,
             )
         )
     return tuple(found)

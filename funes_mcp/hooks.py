@@ -137,7 +137,9 @@ def leave_word(home: str, agent: str, event: str, payload: bytes, memory: str) -
     from binascii import crc32
 
     folder = os.path.join(home, "hooks", "waiting")
-    os.makedirs(folder, exist_ok=True)
+    for made in (home, os.path.dirname(folder), folder):
+        if not os.path.isdir(made):
+            os.makedirs(made, mode=0o700, exist_ok=True)
     paths = [] if event in _STARTS else transcripts(payload)
     word = {"agent": agent, "event": event, "paths": paths, "memory": memory, "at": time.time()}
     key = "\0".join([agent, event, memory, *paths]).encode("utf-8", "surrogateescape")

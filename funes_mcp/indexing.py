@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from funes_mcp.errors import FunesError
 from funes_mcp.models import IndexReport, Progress
 from funes_mcp.reading import Begun, Ended, Failed, Message, Read, Work
 from funes_mcp.traces.model import SessionInfo, Tally
@@ -59,7 +61,8 @@ class Pass:
             self._writer.maintain()
         except KeyboardInterrupt:
             self._report.interrupted = True
-            self._commit()
+            with suppress(FunesError):  # a second Ctrl-C in the middle of a commit: the next pass repairs it
+                self._commit()
         finally:
             self._report.seconds += time.monotonic() - started
             if self._progress:

@@ -204,8 +204,8 @@ class HarnessStatus:
 
     Attributes:
         roots: `(folder, why it is looked at, whether it is there)`.
-        chunks: Passages that are stored. `computed` are those in all transcripts, each counted wherever it
-            stands; `copied` of them are copies of stored ones.
+        chunks: Passages that are stored.
+        copied: Further passages in its sessions, which are copies of stored ones in other sessions.
         newest: RFC 3339 of the newest turn, or "". `title` is that of its session, where it has one.
     """
 
@@ -217,8 +217,12 @@ class HarnessStatus:
     records: Tally
     newest: str = ""
     title: str = ""
-    computed: int = 0
     copied: int = 0
+
+    @property
+    def computed(self) -> int:
+        """Passages of all sessions: those that are stored, and the copies that need not be."""
+        return self.chunks + self.copied
 
 
 @dataclass(frozen=True, slots=True)

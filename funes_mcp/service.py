@@ -5,6 +5,7 @@ Importing this module loads neither a model nor a table; each comes when it is f
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -56,6 +57,9 @@ LOCAL = "local"
 
 #: Seconds for which `funes index` waits for another writer before it leaves the work to it.
 LOCK_WAIT_S = 60.0
+
+#: More turns beside a hit than this are never shown.
+MOST_NEIGHBORS = 20
 
 #: More passages than this are never returned, however many are asked for.
 MOST_PASSAGES = 200
@@ -266,7 +270,7 @@ class IndexService:
                 where=self._filter(request, reader),
                 k=min(max(1, request.k), MOST_PASSAGES),
                 candidates=min(max(1, request.candidates), 5 * MOST_PASSAGES),
-                neighbors=max(0, request.neighbors),
+                neighbors=min(max(0, request.neighbors), MOST_NEIGHBORS),
                 half_life=request.half_life,
                 now=time.time_ns() // 1_000_000,
             ),
@@ -307,7 +311,7 @@ class IndexService:
         """The folder of a memory: the local one, or another funes home or memory folder by its path."""
         if label in ("", LOCAL):
             return self._home.memory
-        path = Path(label).expanduser()
+        path = Path(label).expanduser().absolute()
         for folder in (path, path / "memory"):
             if (folder / "chunks.lance").is_dir():
                 return folder
@@ -334,11 +338,13 @@ class IndexService:
             raise BadRequestError(
                 f"There is no block type {request.block_type!r}.", f"Block types: {', '.join(BLOCK_TYPES)}."
             )
+        if math.isnan(request.half_life):
+            raise BadRequestError("The half-life must be a number of days.")
         now = datetime.now().astimezone()
         return Filter(
             harness=discovery.select(self._adapters, request.harness)[0].harness if request.harness else None,
             block_type=request.block_type,
-            project=request.project,
+            project=request.project or None,
             since=parse_when(request.since, now, "since") if request.since else None,
             until=parse_when(request.until, now, "until") if request.until else None,
             session_id=self._session(reader, request.session) if request.session else None,

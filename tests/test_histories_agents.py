@@ -289,3 +289,11 @@ def test_a_compaction_is_a_summary_and_nobodys_words(tmp_path: Path) -> None:
         ("system", "summary", "summary"),
     ]
     assert "summary: a machine's summary of earlier turns" in shown(tmp_path, "glaze everything twice")
+
+
+def test_a_memory_can_be_named_by_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    claude_file(tmp_path, "aaaa", "the red glaze")
+    index(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert [hit.chunk.text for hit in recall(tmp_path, "glaze", memory=".funes")] == ["the red glaze"]
+    assert service(tmp_path).status(".funes").chunks == 1

@@ -104,8 +104,10 @@ def _one(root: Root, path: Path, kind: str, tally: Tally) -> Iterator[Source]:
         except OSError:
             pass
         else:
-            size += log.st_size
-            mtime_ns, ctime_ns = max(mtime_ns, log.st_mtime_ns), max(ctime_ns, log.st_ctime_ns)
+            # Reading a database makes an empty log and, for root, changes a log's owner: that is nothing new.
+            if log.st_size:
+                size += log.st_size
+                mtime_ns = max(mtime_ns, log.st_mtime_ns)
     beside = real if kind == "database" else real.parent.parent / DATABASE
     yield Source(
         harness=HARNESS,

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 #: Seconds between two lines off a terminal.
 LINE_INTERVAL = 5.0
 
+#: Share of the bytes that must be read before the time left is guessed.
+LEAST_SHARE = 0.05
+
 
 @contextmanager
 def shown() -> Iterator[Progress]:
@@ -170,12 +173,11 @@ class Lines(_Counted):
     def _tell(self) -> None:
         if self._clock() >= self._next:
             self._next = self._clock() + LINE_INTERVAL
-            spent = self._clock() - self._begun
-            left = spent * (self._total - self._bytes) / max(self._bytes, 1)
-            self._write(
-                f"{self.done:,} of {self.sources:,} files, {self.chunks:,} passages, {self.rate():,.0f}/s, "
-                f"about {max(left, 0):,.0f} s left"
-            )
+            line = f"{self.done:,} of {self.sources:,} files, {self.chunks:,} passages, {self.rate():,.0f}/s"
+            if self._bytes > self._total * LEAST_SHARE:
+                left = (self._clock() - self._begun) * (self._total - self._bytes) / self._bytes
+                line += f", about {max(left, 0):,.0f} s left"
+            self._write(line)
 
     def committed(self, chunks: int) -> None:
         """Nothing to say: the next line will."""

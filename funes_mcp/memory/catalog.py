@@ -92,15 +92,13 @@ class Coverage:
 
     Attributes:
         sessions: Sessions in which something stands.
-        computed: Passages in its transcripts, counted in each session in which they stand.
-        stored: Passages that are stored; the others are copies of these.
+        copied: Passages in its sessions that are copies of stored ones in other sessions.
         newest: RFC 3339 UTC of the newest dated turn, or "".
         title: Of the session in which that stands, or "".
     """
 
     sessions: int = 0
-    computed: int = 0
-    stored: int = 0
+    copied: int = 0
     newest: str = ""
     title: str = ""
 
@@ -279,7 +277,7 @@ class Catalog:
     """
 
     def __init__(self, folder: Path, *, writable: bool = True) -> None:
-        path = folder / FILE
+        path = (folder / FILE).absolute()
         if writable:
             private_folder(folder)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -456,22 +454,16 @@ class Catalog:
 
     def coverage(self) -> dict[str, Coverage]:
         """What there is of each agent."""
-        placed: Counter[str] = Counter()
-        stored: Counter[str] = Counter()
-        sightings = (
-            "select o.harness, m.blocks, count(*)"
-            " from (select message, source from sightings group by session, turn) g"
-            " join messages m on m.no = g.message join sources o on o.no = g.source group by o.harness, m.blocks"
+        copied: Counter[str] = Counter()
+        # Few messages stand in several places; only those are looked at one by one.
+        copies = (
+            "select o.harness, m.blocks, count(distinct g.session) - 1"
+            " from (select message from sightings group by message having count(*) > 1) d"
+            " join messages m on m.no = d.message join sightings g on g.message = d.message"
+            " join sources o on o.no = g.source group by d.message"
         )
-        for harness, blocks, count in self._db.execute(sightings):
-            placed[str(harness)] += _pieces(blocks) * int(count)
-        # A message is stored once; any of the sources that have it names its agent.
-        messages = (
-            "select o.harness, m.blocks, count(*) from messages m join sources o on o.no ="
-            " (select source from sightings where message = m.no limit 1) group by o.harness, m.blocks"
-        )
-        for harness, blocks, count in self._db.execute(messages):
-            stored[str(harness)] += _pieces(blocks) * int(count)
+        for harness, blocks, count in self._db.execute(copies):
+            copied[str(harness)] += _pieces(blocks) * int(count)
         # The session is that of the row with the greatest time: SQLite promises so for a lone `max`.
         sums = (
             "select o.harness, count(distinct g.session), max(case when typeof(g.ts) = 'integer' then g.ts end),"
@@ -480,8 +472,7 @@ class Catalog:
         return {
             str(harness): Coverage(
                 int(sessions),
-                placed[str(harness)],
-                stored[str(harness)],
+                copied[str(harness)],
                 _moment(newest),
                 self._title(int(session)),
             )
