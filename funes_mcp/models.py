@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
@@ -281,6 +281,76 @@ class DoctorReport:
         return sum(finding.state == "problem" for finding in self.findings)
 
 
+@dataclass(slots=True)
+class ScrubReport:
+    """What `scrub` found, and changed unless it was to look only.
+
+    Attributes:
+        dry: Whether it was to look only.
+        rows: Passages that were searched.
+        messages, blocks: How many hold a credential.
+        dropped: Blocks that were given up, because no credential could be cut from them safely.
+        facts: Credentials in titles, branches, folders, and in what parsers remember of a source.
+        counts: Credentials in passages, by kind.
+        erased: Whether the files of the memory were written again.
+    """
+
+    dry: bool = False
+    rows: int = 0
+    messages: int = 0
+    blocks: int = 0
+    dropped: int = 0
+    facts: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    erased: bool = False
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetRequest:
+    """What to forget: exactly one of the three.
+
+    Attributes:
+        session: A unique prefix of a session's id.
+        project: As in `RecallRequest`.
+        before: A date, a time or an age: sessions whose last turn was before it.
+    """
+
+    session: str | None = None
+    project: str | None = None
+    before: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetPlan:
+    """What a request comes to.
+
+    Attributes:
+        sessions: Full ids, with those of the subagents of the sessions that are meant.
+        subagents: How many of them are subagents'.
+        chunks: Passages that go.
+        copies: `(session, messages)` of sessions that stay and hold copies of some of these messages.
+        why: What is kept on the tombstones.
+        transcripts: Paths of the transcripts, which stay.
+    """
+
+    sessions: tuple[str, ...]
+    subagents: int
+    chunks: int
+    copies: tuple[tuple[str, int], ...]
+    why: str
+    transcripts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """A session that is not stored any more, on purpose: see `memory.tombstones.Tombstone`."""
+
+    session: str
+    at: str
+    why: str
+
+
 class Service(Protocol):
     """What the command line, the MCP server, the hooks and `ask` are given."""
 
@@ -306,6 +376,26 @@ class Service(Protocol):
 
     def sessions(self, prefix: str = "") -> Sequence[str]:
         """Ids of the sessions that start so."""
+        ...
+
+    def scrub(self, *, dry: bool = False, told: Callable[[int, int], None] | None = None) -> ScrubReport:
+        """Take credentials out of what is stored. Raises `ScannerError`, `MemoryBusyError`, `NoMemoryError`."""
+        ...
+
+    def plan_forgetting(self, request: ForgetRequest) -> ForgetPlan:
+        """Say what a request comes to, and change nothing. Raises `NotFoundError`, `BadRequestError`."""
+        ...
+
+    def forget(self, plan: ForgetPlan, told: Callable[[int, int], None] | None = None) -> int:
+        """Remove sessions for good. Returns how many passages went. Raises `MemoryBusyError`."""
+        ...
+
+    def forgotten(self, request: ForgetRequest) -> Sequence[Forgotten]:
+        """The forgotten sessions that a request names; all of them when it names nothing."""
+        ...
+
+    def unforget(self, sessions: Sequence[str]) -> Sequence[str]:
+        """Let sessions be indexed again. Returns the paths of their transcripts. Raises `MemoryBusyError`."""
         ...
 
     def behind(self, seconds: float) -> Sequence[str]:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from funes_mcp.memory.chunk import chunks_of
 from funes_mcp.memory.model import Chunk
+from funes_mcp.redaction.records import redacted_info, redacted_json
 from funes_mcp.traces.checkout import Checkouts
 from funes_mcp.traces.model import Cursor, SessionInfo, Source, Tally, Turn
 
@@ -40,6 +41,9 @@ BATCH_CHUNKS = 256
 
 #: Batches that may wait for the writer: what is read while it commits. About 40 MB.
 QUEUED_BATCHES = 64
+
+#: Characters that are kept of why a source could not be read: an error may quote what it met.
+LONGEST_REASON = 200
 
 #: Bytes of transcripts from which a process of its own pays for its start.
 PARALLEL_BYTES = 4_000_000
@@ -106,7 +110,8 @@ class How:
 
     Attributes:
         thinking: Whether thinking blocks are kept.
-        redactor: Replaces credentials in the rendered text of each whole block, and in titles.
+        redactor: Replaces credentials in the rendered text of each whole block, in titles and other words about a
+            session, and in what a parser remembers.
         embedder: Embeds chunks as they are read; None leaves that to the writer.
     """
 
@@ -143,7 +148,8 @@ def read(work: Sequence[Work], how: How, first: int = 0) -> Iterator[Message]:
         except OSError as error:
             yield Failed(place, error.strerror or str(error))
         except Exception as error:  # a fault of ours with one file must not cost the others
-            yield Failed(place, f"{type(error).__name__}: {error}")
+            reason = f"{type(error).__name__}: {error}"[:LONGEST_REASON]
+            yield Failed(place, reason if how.redactor is None else how.redactor.redact(reason).text)
 
 
 def _read_one(work: Work, place: int, how: How, checkouts: Checkouts) -> Iterator[Message]:
@@ -157,8 +163,7 @@ def _read_one(work: Work, place: int, how: How, checkouts: Checkouts) -> Iterato
             info = event
             if info.repo is None and info.cwd is not None:
                 info = replace(info, repo=checkouts.repo_at(info.cwd))
-            if info.title:
-                info = replace(info, title=batch.redact(info.title, how))
+            info = redacted_info(info, partial(batch.redact, how=how))
             infos[event.session_id] = info
             batch.items.append(info)
             continue
@@ -174,7 +179,11 @@ def _read_one(work: Work, place: int, how: How, checkouts: Checkouts) -> Iterato
             batch = _Batch()
     if batch.items:
         yield _embedded(batch, how)
-    yield Ended(reader.cursor(), reader.tally)
+    cursor = reader.cursor()
+    if how.redactor is not None and cursor.state is not None:  # parsers remember titles, and prompts in a queue
+        redactor = how.redactor
+        cursor = replace(cursor, state=redacted_json(cursor.state, lambda text: redactor.redact(text).text))
+    yield Ended(cursor, reader.tally)
 
 
 def _embedded(batch: _Batch, how: How) -> Read:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from funes_mcp import config, discovery
 from funes_mcp.coverage import Survey, harness_statuses, remember_path, remembered_paths, survey
@@ -31,6 +31,9 @@ from funes_mcp.indexing import Pass, newest_first
 from funes_mcp.memory.catalog import FILE, Catalog, SourceState, safe_text, signature_of
 from funes_mcp.models import (
     DoctorReport,
+    ForgetPlan,
+    ForgetRequest,
+    Forgotten,
     GetAnswer,
     GetRequest,
     IndexReport,
@@ -38,6 +41,7 @@ from funes_mcp.models import (
     Progress,
     RecallAnswer,
     RecallRequest,
+    ScrubReport,
     Service,
     SourceCounts,
     StatusReport,
@@ -48,10 +52,12 @@ from funes_mcp.traces.model import BLOCK_TYPES, Root, Tally
 
 if TYPE_CHECKING:
     from funes_mcp.inference.protocols import Embedder, Reranker
-    from funes_mcp.memory.model import Filter
+    from funes_mcp.memory.model import Embedding, Filter
     from funes_mcp.memory.reader import MemoryReader
     from funes_mcp.redaction import Redactor
     from funes_mcp.traces.adapter import TraceAdapter
+
+T = TypeVar("T")
 
 LOCAL = "local"
 
@@ -349,6 +355,108 @@ class IndexService:
             until=parse_when(request.until, now, "until") if request.until else None,
             session_id=self._session(reader, request.session) if request.session else None,
         )
+
+    # -- scrub and forget ----------------------------------------------------------------------------------
+
+    def scrub(self, *, dry: bool = False, told: Callable[[int, int], None] | None = None) -> ScrubReport:
+        """Take credentials out of what is stored."""
+        from funes_mcp.memory.writer import MemoryWriter
+        from funes_mcp.redaction import ScannerError
+        from funes_mcp.scrubbing import scrub
+
+        embedding = self._embedding()
+        self._redactor.warm()
+        if self._redactor.failure is not None:  # half a search would say that all is well
+            raise ScannerError(self._redactor.failure)
+        same = (self._embedder.name, self._embedder.dim) == (embedding.model, embedding.width)
+        embed = self._embedder.embed_passages if same else None
+
+        def work() -> ScrubReport:
+            started = time.monotonic()
+            with MemoryWriter.open(self._home.memory, embedding) as writer:
+                report = scrub(writer, self._redactor, embed, dry=dry, told=told)
+            report.seconds = time.monotonic() - started
+            return report
+
+        return self._alone(work)
+
+    def plan_forgetting(self, request: ForgetRequest) -> ForgetPlan:
+        """Say what a request comes to."""
+        from funes_mcp.forgetting import plan
+
+        if not (self._home.memory / FILE).exists():
+            raise NoMemoryError
+        catalog = Catalog(self._home.memory, writable=False)
+        try:
+            return plan(catalog, request, datetime.now().astimezone())
+        finally:
+            catalog.close()
+
+    def forget(self, plan: ForgetPlan, told: Callable[[int, int], None] | None = None) -> int:
+        """Remove sessions for good, also from the files of the memory."""
+        from funes_mcp.memory.writer import MemoryWriter
+
+        embedding = self._embedding()
+
+        def work() -> int:
+            with MemoryWriter.open(self._home.memory, embedding) as writer:
+                removed = writer.forget(plan.sessions, plan.why)
+                writer.erase(told)
+            return removed
+
+        return self._alone(work)
+
+    def forgotten(self, request: ForgetRequest) -> Sequence[Forgotten]:
+        """The forgotten sessions that a request names."""
+        from funes_mcp.forgetting import choose
+        from funes_mcp.memory.tombstones import Tombstone, load
+
+        stones = load(self._home.memory)
+        if (self._home.memory / FILE).exists():
+            catalog = Catalog(self._home.memory, writable=False)
+            try:
+                listed = catalog.forgotten_at()
+            finally:
+                catalog.close()
+            stones = {**{name: Tombstone(name, at) for name, at in listed.items()}, **stones}
+        return choose(stones.values(), request)
+
+    def unforget(self, sessions: Sequence[str]) -> Sequence[str]:
+        """Let sessions be indexed again."""
+        from funes_mcp.memory.writer import MemoryWriter
+
+        embedding = self._embedding()
+
+        def work() -> list[str]:
+            with MemoryWriter.open(self._home.memory, embedding) as writer:
+                return writer.remember(sessions)
+
+        return self._alone(work)
+
+    def _alone(self, work: Callable[[], T]) -> T:
+        """Do `work` once as the only writer, and then what others left word of meanwhile."""
+        from funes_mcp.memory.lock import run_locked
+
+        done: list[T] = []
+
+        def step() -> None:
+            if done:
+                self._index(self._used_adapters(), IndexRequest(), None)
+            else:
+                done.append(work())
+
+        run_locked(self._home.memory, step, wait=self._lock_wait)
+        if not done:
+            raise MemoryBusyError("Another funes process is writing to this memory.", "Try again in a moment.")
+        return done[0]
+
+    def _embedding(self) -> Embedding:
+        """The stamp of the local memory. Raises `NoMemoryError`, `MemoryDamagedError`."""
+        from funes_mcp.memory.table import ChunkTable, table_path, table_version
+
+        if table_version(table_path(self._home.memory)) is None:
+            raise NoMemoryError
+        return ChunkTable.open(self._home.memory).embedding
 
     # -- status --------------------------------------------------------------------------------------------
 

@@ -29,6 +29,8 @@ COMMANDS: Final = (
     ("sessions", "funes_mcp.cli.sessions", "List the ids of the sessions in the memory."),
     ("add", "funes_mcp.cli.add", "Give an agent its memory: index, tools, hooks."),
     ("remove", "funes_mcp.cli.remove", "Take back what add did."),
+    ("scrub", "funes_mcp.cli.scrub", "Take credentials out of what is stored."),
+    ("forget", "funes_mcp.cli.forget", "Remove sessions for good."),
     ("doctor", "funes_mcp.cli.doctor", "Check the memory against the disk."),
     ("mcp", "funes_mcp.cli.mcp", "The MCP server that agents start."),
 )

@@ -184,3 +184,30 @@ class Lines(_Counted):
 
     def finished(self, report: IndexReport) -> None:
         """Nothing to say: the command prints the report."""
+
+
+@contextmanager
+def counted(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Tell how far something is that takes long: a line drawn again on a terminal, now and then one elsewhere."""
+    drawn = terminal.is_terminal(sys.stderr)
+    last = time.monotonic()
+
+    def told(done: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last < (0.2 if drawn else LINE_INTERVAL):
+            return
+        last = now
+        line = f"{done:,} of {total:,} {what}"
+        if drawn:
+            sys.stderr.write(f"\r\x1b[K{line}")
+            sys.stderr.flush()
+        else:
+            terminal.say(line)
+
+    try:
+        yield told
+    finally:
+        if drawn:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()

@@ -12,7 +12,7 @@ import os
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -335,6 +335,10 @@ class Catalog:
     def put(self, name: str, value: str) -> None:
         """Keep a small fact."""
         self._db.execute("insert or replace into meta values (?, ?)", (name, value))
+
+    def drop(self, name: str) -> None:
+        """Keep a small fact no longer."""
+        self._db.execute("delete from meta where name = ?", (name,))
 
     def note_hook(self, name: str, when: str, *, ok: bool) -> None:
         """Keep when a hook last did its work, or last failed. RFC 3339."""
@@ -766,6 +770,146 @@ class Catalog:
     def forget(self, sessions: Iterable[str], at: str) -> None:
         """Remember that sessions are never to be stored again."""
         self._db.executemany("insert or ignore into forgotten values (?, ?)", [(name, at) for name in sessions])
+
+    def forgotten_at(self) -> dict[str, str]:
+        """The same with the time of each, RFC 3339 UTC."""
+        return {str(name): str(at) for name, at in self._db.execute("select session, at from forgotten")}
+
+    def remember(self, sessions: Iterable[str]) -> None:
+        """Take back `forget`."""
+        self._db.executemany("delete from forgotten where session = ?", [(name,) for name in sessions])
+
+    def sources_of_session(self, session: int) -> dict[int, str]:
+        """Numbers and paths of the sources in which a session stands."""
+        rows = self._db.execute(
+            "select no, path from sources where no in (select source from sightings where session = ?1"
+            " union select source from standing where session = ?1)",
+            (session,),
+        )
+        return {int(no): str(path) for no, path in rows}
+
+    def drop_cursors(self, sources: Iterable[int]) -> None:
+        """Have sources read from their beginning once they change. What a parser remembered of them goes."""
+        self._db.executemany("update sources set cursor = null where no = ?", [(no,) for no in sources])
+
+    def standing_infos(self) -> list[tuple[str, SessionInfo]]:
+        """What each source says of each session in it, by session id."""
+        rows = self._db.execute(
+            "select s.id, i.data from standing t join sessions s on s.no = t.session join infos i on i.no = t.info"
+            " order by s.id"
+        )
+        return [(str(name), SessionInfo(*json.loads(data))) for name, data in rows]
+
+    def newest_turns(self) -> dict[str, int]:
+        """When the last dated turn of each session was, in Unix milliseconds; undated sessions are left out."""
+        newest: dict[str, int] = {}
+        rows = self._db.execute(
+            "select s.id, max(g.ts) from sightings g join sessions s on s.no = g.session"
+            " where typeof(g.ts) = 'integer' group by s.id"
+        )
+        newest.update((str(name), int(ts)) for name, ts in rows)
+        for name, ts in self._db.execute(
+            "select s.id, g.ts from sightings g join sessions s on s.no = g.session where typeof(g.ts) = 'text'"
+        ):
+            moment = millis(str(ts))
+            if moment != UNDATED:
+                newest[str(name)] = max(moment, newest.get(str(name), moment))
+        return newest
+
+    def shared_with(self, sessions: Iterable[int]) -> dict[str, int]:
+        """The sessions outside of some in which messages of these stand as well, and how many."""
+        inside = set(sessions)
+        found: dict[int, set[int]] = {}
+        for session in inside:
+            rows = self._db.execute(
+                "select distinct b.session, b.message from sightings a join sightings b on b.message = a.message"
+                " and b.session <> a.session where a.session = ?",
+                (session,),
+            )
+            for other, message in rows:
+                if other not in inside:
+                    found.setdefault(int(other), set()).add(int(message))
+        return {self.session_id(session): len(messages) for session, messages in sorted(found.items())}
+
+    def pieces_in(self, sessions: Iterable[int]) -> int:
+        """How many rows are stored of the messages that stand in nothing but these sessions."""
+        inside = set(sessions)
+        total = 0
+        for session in inside:
+            rows = self._db.execute("select blocks, no from messages where session = ?", (session,)).fetchall()
+            shared = set(self.shared_messages(session))
+            outside = {
+                message
+                for message, places in self.places_of_messages(n for _, n in rows if n in shared).items()
+                if any(place.session not in inside for place in places)
+            }
+            total += sum(_pieces(blocks) for blocks, no in rows if no not in outside)
+        return total
+
+    def replace_infos(self, change: Callable[[SessionInfo], SessionInfo]) -> set[int]:
+        """Change what is known of sessions. Returns the messages whose rows say it."""
+        affected: set[int] = set()
+        for no, data in self._db.execute("select no, data from infos").fetchall():
+            info = SessionInfo(*json.loads(data))
+            other = change(info)
+            if other == info:
+                continue
+            fresh = self.info_no(other)
+            affected.update(
+                int(row[0])
+                for row in self._db.execute("select distinct message from sightings where info = ?", (no,)).fetchall()
+            )
+            for table in ("sightings", "standing"):
+                self._db.execute(f"update {table} set info = ? where info = ?", (fresh, no))
+            self._db.execute("delete from infos where no = ?", (no,))
+        return affected
+
+    def replace_memories(self, change: Callable[[Any], Any]) -> int:
+        """Change what parsers remember of sources, and why sources failed. Returns how many changed."""
+        changed = 0
+        rows = self._db.execute("select no, cursor, failure from sources").fetchall()
+        for no, cursor, failure in rows:
+            state = None if cursor is None else json.loads(cursor)
+            other, reason = change(state), change(failure)
+            if other != state or reason != failure:
+                self._db.execute(
+                    "update sources set cursor = ?, failure = ? where no = ?",
+                    (None if other is None else json.dumps(other), reason, no),
+                )
+                changed += 1
+        return changed
+
+    def look_through(self, info: Callable[[SessionInfo], object], memory: Callable[[Any], object]) -> None:
+        """Show everything that `replace_infos` and `replace_memories` would be asked to change."""
+        for (data,) in self._db.execute("select data from infos").fetchall():
+            info(SessionInfo(*json.loads(data)))
+        for cursor, failure in self._db.execute("select cursor, failure from sources").fetchall():
+            memory(None if cursor is None else json.loads(cursor))
+            memory(failure)
+
+    def prune(self) -> None:
+        """Drop what is said of sessions in which nothing stands."""
+        self._db.execute(
+            "delete from infos where no not in (select info from sightings) and no not in (select info from standing)"
+        )
+        self._db.execute(
+            "delete from sessions where no not in (select session from sightings)"
+            " and no not in (select session from standing) and no not in (select session from messages)"
+        )
+
+    def vacuum(self) -> None:
+        """Write the whole file again, so that nothing that was dropped is left in it or in its log.
+
+        Raises:
+            FunesError: It could not be written.
+        """
+        try:
+            self._db.execute("vacuum")
+            busy = self._db.execute("pragma wal_checkpoint(truncate)").fetchone()[0]
+        except sqlite3.Error as error:
+            raise FunesError(f"The catalog could not be written: {error}") from error
+        if busy:
+            raise FunesError("The catalog is being read by another process.", "Run the command again in a moment.")
 
     def _in(self, select: str, values: Iterable[int], tail: str = "") -> Iterator[Sequence[Any]]:
         wanted = list(values)

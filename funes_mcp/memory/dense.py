@@ -174,6 +174,19 @@ class DenseWriter:
         self._flushed = False
         self._sweep()
 
+    def purge(self) -> None:
+        """Write every segment with dead rows again, so that these are gone from the disk. Raises `FunesError`."""
+        try:
+            for state in [state for state in self._manifest.segments if state.dead]:
+                if len(state.dead) == state.rows:
+                    self._manifest.segments.remove(state)
+                else:
+                    self._rewrite([state])
+            self._save()
+        except OSError as error:
+            raise storage_error("The vectors could not be written", error) from error
+        self._sweep()
+
     def _bury(self) -> None:
         import numpy as np
 

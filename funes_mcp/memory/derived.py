@@ -86,17 +86,35 @@ def catch_up_words(
         done = 0
         for group in _groups([_sorted(sessions[name]) for name in sorted(stale)]):
             rows = _rows(table, [place for part in group for place in part])
-            for part in group:
-                writer.delete(place.key for place in part if place.key in have)
-                writer.add(entries([rows[place.key] for place in part if place.key in rows]))
-                done += len(part)
-                if told is not None:
-                    told(done, total)
+            writer.delete(place.key for part in group for place in part if place.key in have)
+            # All at once: the first call with enough rows is what the dictionary is trained on.
+            writer.add(
+                entry for part in group for entry in entries([rows[place.key] for place in part if place.key in rows])
+            )
             writer.commit()
+            done += sum(map(len, group))
+            if told is not None:
+                told(done, total)
         writer.commit()
         return total
     finally:
         writer.close()
+
+
+def rebuild_words(table: ChunkTable, folder: Path, *, told: Callable[[int, int], None] | None = None) -> None:
+    """Make the word index in `folder` again from the table, so that no file of the old one is left.
+
+    It is made beside the old one and takes its place in the end. What a process that was killed here has left
+    is put right when the memory is next opened.
+    """
+    fresh, stale = (folder.with_name(folder.name + suffix) for suffix in (".new", ".old"))
+    for leftover in (fresh, stale):
+        shutil.rmtree(leftover, ignore_errors=True)
+    catch_up_words(table, fresh, everything=True, told=told)
+    if folder.exists():
+        os.rename(folder, stale)
+    os.rename(fresh, folder)
+    shutil.rmtree(stale, ignore_errors=True)
 
 
 def catch_up_vectors(table: ChunkTable, folder: Path, *, everything: bool = False, renewed: bool = False) -> int:

@@ -267,15 +267,32 @@ class ChunkTable:
         with suppress(OSError, ValueError, RuntimeError), warnings.catch_warnings():
             # Housekeeping: when it fails the table is as good as before, and the next run tries again.
             warnings.simplefilter("ignore")  # LanceDB's, of what the docstring settles
-            if scattered:
-                self._table.optimize(cleanup_older_than=_NOW, delete_unverified=True)
-            else:
-                self._table.cleanup_old_versions(_NOW, delete_unverified=True)
+            self._table.optimize(cleanup_older_than=_NOW, delete_unverified=True)
         return True
 
-    def restamp(
-        self, embedding: Embedding, vector_of: Callable[[str, str], NDArray[np.float32] | None]
-    ) -> ChunkTable:
+    def rewrite(self) -> None:
+        """Write all rows that are there into new files, in one version, and remove all others.
+
+        Deleted rows stay in the files of a table until those are written again, and joining files leaves those alone
+        in which little was deleted. Needs the room of the table once more while it lasts, and little memory.
+
+        Raises:
+            FunesError: It could not be written (a full disk); the table is as it was.
+        """
+        import pyarrow as pa
+
+        # Sorted by where they are, which is the order in which they were written.
+        reader = pa.RecordBatchReader.from_batches(self._table.schema, self._batches(self.columns))
+        self._guarded(lambda: self._table.add(reader, mode="overwrite"))
+        self.drop_versions()
+
+    def drop_versions(self) -> None:
+        """Remove the files of all versions but the newest. Raises `FunesError`."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # LanceDB's, of what the docstring settles
+            self._guarded(lambda: self._table.optimize(cleanup_older_than=_NOW, delete_unverified=True))
+
+    def restamp(self, embedding: Embedding, vector_of: Callable[[str, str], NDArray[np.float32] | None]) -> ChunkTable:
         """Write all rows again with other vectors and another stamp, in one version. Returns the table as it is then.
 
         Needs the room of the table once more while it lasts, and little memory.

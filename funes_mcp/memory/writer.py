@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, fields, replace
@@ -32,13 +32,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from funes_mcp.errors import FunesError, MemoryDamagedError, ModelMismatchError
 from funes_mcp.memory import catalog as book
-from funes_mcp.memory import dense, derived, lexical
+from funes_mcp.memory import dense, derived, lexical, tombstones
 from funes_mcp.memory.catalog import Catalog, Message, Place, SourceState, TurnFacts, safe_text, signature_of
 from funes_mcp.memory.chunk import chunk_id, munge
 from funes_mcp.memory.lexical import Entry
 from funes_mcp.memory.model import Chunk, Embedding
 from funes_mcp.memory.table import ChunkTable, table_path, table_version
 from funes_mcp.memory.times import millis
+from funes_mcp.memory.tombstones import Tombstone
 from funes_mcp.memory.upgrade import SideVectors
 from funes_mcp.traces.model import Cursor, SessionInfo, Source, Tally, Turn
 
@@ -54,12 +55,16 @@ ROWS: Final = "rows"
 #: The facts that say which model made the vectors, and at which revision.
 MODEL: Final = "model"
 REVISION: Final = "model_revision"
-FORGOTTEN: Final = "forgotten.json"
+#: The fact that says that what was removed is still in files of the memory.
+ERASE: Final = "to_erase"
 #: The flag of turns from a prompt history.
 HISTORY: Final = "history"
 
 #: A commit with at least so many new rows is given more threads and memory.
 _BULK: Final = 2_000
+
+#: Messages that are read at once, to be looked at.
+_MESSAGES_AT_ONCE: Final = 1_000
 
 
 @dataclass(slots=True)
@@ -86,6 +91,14 @@ class Committed:
         """Add what another commit did."""
         for item in fields(self):
             setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A message as it is stored, with its rows in order."""
+
+    message: int
+    rows: list[Chunk]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +131,7 @@ class _Batch:
     told: dict[str, set[str]] = field(default_factory=dict)
     finished: dict[str, tuple[Cursor, Tally]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+    forgotten: set[str] = field(default_factory=set)
     chunks: int = 0
     known: int = 0
     copied: int = 0
@@ -185,7 +199,7 @@ class MemoryWriter:
             self._check_model()
             self._repair_if_needed()
             self._states = {state.path: state for state in self._catalog.sources()}
-            self._forgotten = self._catalog.forgotten() | _forgotten_file(folder)
+            self._stones = self._tombstones()
         except BaseException:
             self._stack.close()
             raise
@@ -280,7 +294,10 @@ class MemoryWriter:
         was forgotten.
         """
         path = _path(self._source())
-        if not chunks or turn.session_id in self._forgotten:
+        if not chunks:
+            return 0
+        if self._is_forgotten(turn.session_id, path):
+            self._batch.forgotten.add(path)
             return 0
         info = self._info.get(turn.session_id) or SessionInfo(turn.session_id, chunks[0].harness)
         message = _signed(chunks[0].identity)
@@ -459,39 +476,185 @@ class MemoryWriter:
         self._broken = False
         table.forget_versions()
 
-    def forget(self, session_ids: Iterable[str]) -> int:
+    def forget(self, session_ids: Iterable[str], why: str = "") -> int:
         """Remove sessions for good: they are not stored again when their transcripts are. Returns rows removed.
 
-        A message that also stands in another session stays, there.
+        A message that also stands in another session stays, there. Files of the memory hold what was removed until
+        `erase` is called; `maintain` does so, too.
+
+        Args:
+            why: Kept with the tombstones; see `Tombstone.why`.
         """
         self._unreported.add(self._settled())
-        names = list(session_ids)
         if not self._batch.empty:
             raise FunesError("Commit before forgetting.")
         now = _now()
         done = Committed()
-        self._forgotten |= set(names)
-        _save_forgotten(self._folder, self._forgotten)
+        catalog = self._catalog
+        numbers: dict[int, dict[int, str]] = {}
+        for name in session_ids:
+            session = catalog.find_session(name)
+            sources = {} if session is None else catalog.sources_of_session(session)
+            if session is not None:
+                numbers[session] = sources
+            paths = tuple(sorted(sources.values()))
+            for stone in self._names_of(name, session, paths):
+                self._stones[stone] = Tombstone(stone, now, why, paths)
+        tombstones.save(self._folder, self._stones)
         self._broken = True
-        with self._catalog.transaction():
-            self._catalog.forget(names, now)
+        with catalog.transaction():
+            catalog.put(ERASE, "yes")
+            catalog.forget(self._stones, now)
             affected: set[int] = set()
-            for name in names:
-                session = self._catalog.find_session(name)
-                if session is not None:
-                    places = self._catalog.places_of_session(session)
-                    affected.update(place.message for place in places)
-                    self._catalog.remove_places(places)
-                    self._catalog.drop_session(session)
+            for session, sources in numbers.items():
+                places = catalog.places_of_session(session)
+                affected.update(place.message for place in places)
+                catalog.remove_places(places)
+                catalog.drop_session(session)
+                catalog.drop_cursors(sources)
             plan = self._planned(affected, {}, {})
             self._write(plan, {}, done)
-            self._catalog.read_again(plan.again)
+            catalog.read_again(plan.again)
+            catalog.prune()
         self._broken = False
         return done.removed
 
-    def maintain(self) -> bool:
-        """Join the table's small files and drop its old versions when there are many. True when it did."""
+    def _names_of(self, name: str, session: int | None, paths: Sequence[str]) -> list[str]:
+        """How a session is called on its tombstones: where others share its id, by its transcripts."""
+        base = name if session is None else self._catalog.base(session)
+        if session is not None and self._catalog.is_split(base):
+            return [alias(base, path) for path in paths] or [name]
+        return [name]
+
+    def remember(self, session_ids: Iterable[str]) -> list[str]:
+        """Take tombstones away and have the transcripts read again. Returns the paths of those, where known."""
         self._unreported.add(self._settled())
+        stones = [self._stones.pop(name) for name in session_ids if name in self._stones]
+        known = {path: no for no, path in self._catalog.source_paths().items()}
+        paths = {path for stone in stones for path in stone.sources}
+        # Of a tombstone whose file was lost nobody knows where its session stood.
+        again = (
+            known.values() if not all(stone.sources for stone in stones) else [known[p] for p in paths if p in known]
+        )
+        with self._catalog.transaction():
+            self._catalog.remember(stone.session for stone in stones)
+            self._catalog.read_again(again)
+        tombstones.save(self._folder, self._stones)
+        return sorted(paths)
+
+    @property
+    def stones(self) -> dict[str, Tombstone]:
+        """The tombstones, by session."""
+        return dict(self._stones)
+
+    def stored(self) -> Iterator[list[Stored]]:
+        """Every stored message with all of its rows, some thousands at a time, as the table has them."""
+        self._unreported.add(self._settled())
+        if table_version(table_path(self._folder)) is None:
+            return
+        table = self._opened_table()
+        waiting: dict[int, list[Chunk]] = {}
+        for part in table.stream():
+            for row in part:
+                waiting.setdefault(_message_of(row), []).append(row)
+            known = self._catalog.messages({_message_of(row) for row in part})
+            whole = [no for no, message in known.items() if len(waiting[no]) >= sum(1 for _ in message.pieces())]
+            if whole:
+                yield [Stored(no, _in_order(waiting.pop(no))) for no in whole]
+        # Rows that are written again come to lie elsewhere: those have found each other by now.
+        if waiting:
+            yield [Stored(no, _in_order(rows)) for no, rows in waiting.items() if no in self._catalog.messages([no])]
+
+    def stored_of(self, messages: Iterable[int]) -> Iterator[list[Stored]]:
+        """Those of some messages that are stored, some hundreds at a time."""
+        self._unreported.add(self._settled())
+        wanted = sorted(messages)
+        for start in range(0, len(wanted), _MESSAGES_AT_ONCE):
+            ids = {
+                no: list(self._ids(message).values())
+                for no, message in self._catalog.messages(wanted[start : start + _MESSAGES_AT_ONCE]).items()
+            }
+            names = [name for group in ids.values() for name in group]
+            rows = {row.id: row for part in self._opened_table().stream(names) for row in part} if names else {}
+            yield [Stored(no, [rows[name] for name in group if name in rows]) for no, group in ids.items()]
+
+    @property
+    def rows(self) -> int:
+        """How many rows are stored."""
+        self._unreported.add(self._settled())
+        return 0 if table_version(table_path(self._folder)) is None else self._opened_table().rows
+
+    def rewrite(self, contents: Mapping[int, Sequence[Chunk]], embed: Embed | None) -> Committed:
+        """Give stored messages other rows. What they said before is in files of the memory until `erase`.
+
+        Args:
+            contents: All rows of each message; none of them empty.
+            embed: See `commit`.
+        """
+        done = self._settled()
+        if not self._batch.empty:
+            raise FunesError("Commit before rewriting.")
+        batch = _Batch(contents={no: _Content(list(rows), _content(rows)) for no, rows in contents.items()})
+        self._broken = True
+        vectors = self._embedded(batch, embed)
+        with self._catalog.transaction():
+            self._catalog.put(ERASE, "yes")
+            self._write(self._planned(set(contents), batch.contents, {}), vectors, done)
+        self._broken = False
+        return done
+
+    def rewrite_facts(self, info: Callable[[SessionInfo], SessionInfo], memory: Callable[[Any], Any]) -> Committed:
+        """Change what is known of sessions (`info`), and what parsers remember of sources (`memory`, JSON)."""
+        done = self._settled()
+        self._broken = True
+        with self._catalog.transaction():
+            affected = self._catalog.replace_infos(info)
+            if self._catalog.replace_memories(memory) or affected:
+                self._catalog.put(ERASE, "yes")
+            self._write(self._planned(affected, {}, {}), {}, done)
+        self._broken = False
+        return done
+
+    def erase(self, told: Callable[[int, int], None] | None = None) -> bool:
+        """Make sure that nothing which was removed is left in a file of the memory. False when nothing was to be done.
+
+        Everything is written again: the table, the word index with its dictionary, vectors, catalog.
+
+        Args:
+            told: Called with rows done and rows to do.
+
+        Raises:
+            FunesError: It could not be written; it will be tried again by `maintain`.
+        """
+        self._unreported.add(self._settled())
+        if self._catalog.get(ERASE) is None:
+            return False
+        if self._lexical is not None:
+            self._lexical.close()
+        self._lexical = self._words = None
+        if table_version(table_path(self._folder)) is not None:
+            table = self._opened_table()
+            with self._catalog.transaction():
+                table.rewrite()
+                self._catalog.put(STAMP, str(table.version))
+            derived.rebuild_words(table, self._folder / derived.LEXICAL, told=told)
+            dense.DenseWriter(self._folder / derived.DENSE, self._embedding).purge()
+        for path in self._folder.glob(f"{book.FILE}*.damaged"):
+            path.unlink(missing_ok=True)
+        with self._catalog.transaction():
+            self._catalog.prune()
+        self._catalog.vacuum()
+        with self._catalog.transaction():
+            self._catalog.drop(ERASE)
+        return True
+
+    def maintain(self) -> bool:
+        """Join the table's small files and drop its old versions when there are many. True when it did.
+
+        An `erase` that was interrupted is done again.
+        """
+        if self.erase():
+            return True
         path = table_path(self._folder)
         if table_version(path) is None or not ChunkTable.crowded(path):
             return False
@@ -502,6 +665,24 @@ class MemoryWriter:
         return did
 
     # -- inside ----------------------------------------------------------------------------------------
+
+    def _tombstones(self) -> dict[str, Tombstone]:
+        """All tombstones. Where one of the two places lacks some, it gets them back."""
+        stones = tombstones.load(self._folder)
+        listed = self._catalog.forgotten_at()
+        lacking = {name: Tombstone(name, at) for name, at in listed.items() if name not in stones}
+        if lacking:
+            stones.update(lacking)
+            tombstones.save(self._folder, stones)
+        if stones.keys() - listed.keys():
+            with self._catalog.transaction():
+                for stone in stones.values():
+                    self._catalog.forget([stone.session], stone.at)
+        return stones
+
+    def _is_forgotten(self, session_id: str, path: str) -> bool:
+        stones = self._stones
+        return bool(stones) and (session_id in stones or alias(session_id, path) in stones)
 
     def _source(self) -> Source:
         if self._current is None:
@@ -563,7 +744,8 @@ class MemoryWriter:
             for path, source in batch.sources.items()
         }
         for (path, session_id), info in batch.infos.items():
-            if session_id in self._forgotten:
+            if self._is_forgotten(session_id, path):
+                batch.forgotten.add(path)
                 continue
             session = self._session(session_id, path)
             fork = info.relation == "fork"
@@ -837,7 +1019,9 @@ class MemoryWriter:
             if before is not None:  # the reading went on from another, and so does its account
                 before.tally.add(tally)
                 tally = before.tally
-            self._catalog.save_source(no, source, cursor, tally, "", now)
+            # What a parser remembers of a forgotten session is forgotten, too; a store of many remembers no words.
+            kept = None if path in batch.forgotten and not source.many else cursor
+            self._catalog.save_source(no, source, kept, tally, "", now)
         for path, reason in batch.failed.items():
             source = batch.sources[path]
             no = self._catalog.source_no(path, source.harness, safe_text(str(source.root)), source.kind)
@@ -940,7 +1124,7 @@ class MemoryWriter:
         for (session_id, turn), rows in turns.items():
             rows.sort(key=lambda row: (row.block_idx, row.split_idx))
             row = rows[0]
-            message = _signed(row.identity) if row.identity else _unknown_identity(session_id, turn)
+            message = _message_of(row)
             source = catalog.source_no(row.source_path, row.harness, "", "")
             base, mark, _ = session_id.rpartition("~")
             if not mark or alias(base, row.source_path) != session_id:
@@ -1124,6 +1308,15 @@ def _blocks(chunks: Sequence[Chunk]) -> str:
     return " ".join(f"{block}:{count}" for block, count in sorted(counts.items()))
 
 
+def _message_of(row: Chunk) -> int:
+    """The message that a row belongs to."""
+    return _signed(row.identity) if row.identity else _unknown_identity(row.session_id, row.turn_uuid)
+
+
+def _in_order(rows: list[Chunk]) -> list[Chunk]:
+    return sorted(rows, key=lambda row: (row.block_idx, row.split_idx))
+
+
 def _kinds(chunks: Sequence[Chunk]) -> str:
     """The types of blocks of a turn, space-joined, each once."""
     return " ".join(sorted({chunk.block_type for chunk in chunks}))
@@ -1206,17 +1399,3 @@ def _cleaned(info: SessionInfo) -> SessionInfo:
         if isinstance(value := getattr(info, name), str) and not value.isascii()
     }
     return replace(info, **values) if values else info
-
-
-def _forgotten_file(folder: Path) -> set[str]:
-    try:
-        names = json.loads((folder / FORGOTTEN).read_bytes())
-    except (OSError, ValueError):
-        return set()
-    return {str(name) for name in names} if isinstance(names, list) else set()
-
-
-def _save_forgotten(folder: Path, names: set[str]) -> None:
-    from funes_mcp.home import write_private
-
-    write_private(folder / FORGOTTEN, json.dumps(sorted(names)).encode())
