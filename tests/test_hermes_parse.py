@@ -476,6 +476,13 @@ def test_a_live_writer_is_left_alone(tmp_path: Path) -> None:
     assert len(read(tmp_path)[0]) == 2
 
 
+def test_a_log_that_only_reading_made_is_no_change(tmp_path: Path) -> None:
+    make(tmp_path).close()
+    before = source(tmp_path)
+    (tmp_path / "state.db-wal").touch()
+    assert source(tmp_path) == before
+
+
 def test_the_log_counts_for_whether_a_database_changed(tmp_path: Path) -> None:
     db = make(tmp_path)
     session(db)

@@ -24,6 +24,16 @@ ALLOWED = {
 }  # fmt: skip
 
 
+def test_the_folders_it_makes_are_private(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        hooks.leave_word(str(tmp_path / "home"), "claude", "Stop", b"", "")
+    finally:
+        os.umask(before)
+    for folder in ("home", "home/hooks", "home/hooks/waiting"):
+        assert (tmp_path / folder).stat().st_mode & 0o777 == 0o700
+
+
 def words(home: Path) -> list[dict[str, object]]:
     return [json.loads(path.read_bytes()) for path in sorted((home / "hooks/waiting").glob("*.json"))]
 

@@ -103,6 +103,26 @@ def test_filters_restrict(funes: Funes) -> None:
     assert harnesses("--session", "2266cb9f") == {"codex"}
 
 
+@pytest.mark.parametrize(
+    ("flags", "code", "said"),
+    [
+        (("--half-life", "nan"), 2, "half-life"),
+        (("--neighbors", "99999999999999999999"), 0, ""),
+        (("--project", ""), 0, ""),
+        (("-k", "1000000000000"), 0, ""),
+        (("--since", "soon"), 2, "cannot be read as a time"),
+        (("--session", "../.."), 1, "No session starts with"),
+        (("--memory", "no/such/place"), 1, "There is no memory called"),
+        (("--harness", "cursor"), 2, "Known agents"),
+    ],
+)
+def test_odd_flags_do_something_sensible(funes: Funes, flags: tuple[str, str], code: int, said: str) -> None:
+    done = funes.run("recall", "streaming parser", *flags, code=code)
+    assert said in done.stderr
+    assert bool(done.stdout) == (code == 0)
+    assert "no results" not in done.stdout
+
+
 def test_a_second_pass_stores_nothing(funes: Funes) -> None:
     done = funes.run("index", str(SAMPLE))
     assert "0 new passages" in done.stdout
