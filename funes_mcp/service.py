@@ -304,11 +304,18 @@ class IndexService:
 
     def _reader(self, label: str) -> MemoryReader:
         """A reader that sees what is committed now. Raises `NoMemoryError` before anything heavy is loaded."""
+        from funes_mcp.memory import lock
         from funes_mcp.memory.reader import MemoryReader
 
         reader = self._readers.get(label)
         if reader is None:
-            reader = self._readers[label] = MemoryReader.open(self._folder(label), label=label)
+            folder = self._folder(label)
+            try:
+                reader = self._readers[label] = MemoryReader.open(folder, label=label)
+            except NoMemoryError:
+                if lock.is_held(folder):
+                    raise FunesError("The first index is under way.", "Try again in a moment.") from None
+                raise
         else:
             reader.refresh()
         return reader

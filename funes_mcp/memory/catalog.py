@@ -283,7 +283,9 @@ class Catalog:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             name = path.as_uri()
         else:
-            name = f"{path.as_uri()}?mode=ro"
+            # Where nothing can be written there is no writer either, and SQLite could not keep its notes of one.
+            alone = not os.access(path.parent, os.W_OK) and not path.with_name(path.name + "-wal").exists()
+            name = f"{path.as_uri()}?mode=ro{'&immutable=1' if alone else ''}"
         try:
             self._db = sqlite3.connect(name, uri=True, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
             self._db.execute(f"pragma busy_timeout = {int(_PATIENCE * 1000)}")

@@ -94,6 +94,18 @@ class WriterLock:
         self.release()
 
 
+def is_held(folder: Path) -> bool:
+    """Whether a process writes to the memory in `folder` right now. Makes nothing."""
+    try:
+        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return not _try_lock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def run_locked(folder: Path, work: Callable[[], T], wait: float = 0.0) -> T | None:
     """Do `work` as the only writer, again for as long as others leave word that there is more.
 
