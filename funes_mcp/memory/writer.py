@@ -600,6 +600,7 @@ class MemoryWriter:
         with self._catalog.transaction():
             self._catalog.put(ERASE, "yes")
             self._write(self._planned(set(contents), batch.contents, {}), vectors, done)
+        SideVectors(self._folder).discard({row.key for rows in contents.values() for row in rows})
         self._broken = False
         return done
 
