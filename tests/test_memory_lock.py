@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from funes_mcp.errors import MemoryBusyError
-from funes_mcp.memory.lock import WriterLock, run_locked
+from funes_mcp.memory.lock import WriterLock, is_held, run_locked
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from funes_mcp.memory.lock import WriterLock
+from funes_mcp.memory.lock import WriterLock, is_held
 lock = WriterLock(Path(sys.argv[1]))
 assert lock.acquire()
 print("held", flush=True)
@@ -26,7 +26,7 @@ sys.stdin.readline()
 COUNTER = """
 import sys
 from pathlib import Path
-from funes_mcp.memory.lock import run_locked
+from funes_mcp.memory.lock import run_locked, is_held
 folder = Path(sys.argv[1])
 def work():
     for path in sorted(folder.glob("todo-*")):
@@ -96,3 +96,13 @@ def test_processes_that_race_lose_no_work(tmp_path: Path) -> None:
     assert [racer.wait(60) for racer in racers] == [0, 0, 0]
     assert not list(tmp_path.glob("todo-*"))
     assert len((tmp_path / "done").read_text().splitlines()) == 120
+
+
+def test_one_can_see_that_somebody_writes(tmp_path: Path) -> None:
+    assert not is_held(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    lock = WriterLock(tmp_path)
+    assert lock.acquire()
+    assert is_held(tmp_path)
+    lock.release()
+    assert not is_held(tmp_path)
