@@ -36,12 +36,12 @@ class Pass:
     """One pass with an open writer, whose lock the caller holds. Ctrl-C keeps what was read.
 
     Args:
-        embedder: Makes the vectors that do not come with what was read.
+        embedder: Makes the vectors that do not come with what was read; None stores everything without vectors.
         report: Filled while the pass goes on.
     """
 
     def __init__(
-        self, writer: MemoryWriter, embedder: Embedder, report: IndexReport, progress: Progress | None = None
+        self, writer: MemoryWriter, embedder: Embedder | None, report: IndexReport, progress: Progress | None = None
     ) -> None:
         self._writer = writer
         self._embedder = embedder
@@ -124,6 +124,7 @@ class Pass:
         """Vectors of texts, float32 (n, width): those that came with what was read, the others made here."""
         import numpy as np
 
+        assert self._embedder is not None
         out = np.empty((len(texts), self._embedder.dim), np.float32)
         missing = []
         for place, text in enumerate(texts):
@@ -137,7 +138,7 @@ class Pass:
         return out
 
     def _commit(self) -> None:
-        done = self._writer.commit(self._embed)
+        done = self._writer.commit(self._embed if self._embedder is not None else None)
         self._vectors.clear()
         self._threshold = COMMIT_CHUNKS
         report = self._report

@@ -6,10 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from funes_mcp.memory.model import Chunk, Sighting
 from funes_mcp.traces.model import Tally
+
+if TYPE_CHECKING:
+    from funes_mcp.deepmodels import Deepened, DeepModels
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,7 @@ class RecallRequest:
             `harness` is taken as typed (`claude` or `claude_code`), `session` may be a unique prefix,
             `since` and `until` are ISO dates or times, or ages such as `7d`.
         memory: Label of the memory; `local` for the one under `$FUNES_HOME`.
+        rerank: `auto`, `off`, `maxsim` or a cross-encoder's name; "" for what the service was started with.
     """
 
     query: str
@@ -40,6 +44,7 @@ class RecallRequest:
     since: str | None = None
     until: str | None = None
     memory: str = "local"
+    rerank: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +128,14 @@ class IndexRequest:
         harness: One agent only, as typed.
         limit: At most this many sources, newest first.
         thinking: Whether thinking blocks are stored.
+        model: The embedder of a memory that is made now; None for the bundled one.
     """
 
     path: Path | None = None
     harness: str | None = None
     limit: int | None = None
     thinking: bool = True
+    model: str | None = None
 
 
 @dataclass(slots=True)
@@ -396,6 +403,15 @@ class Service(Protocol):
 
     def unforget(self, sessions: Sequence[str]) -> Sequence[str]:
         """Let sessions be indexed again. Returns the paths of their transcripts. Raises `MemoryBusyError`."""
+        ...
+
+    @property
+    def models(self) -> DeepModels:
+        """The models of this home."""
+        ...
+
+    def deepen(self, seconds: float | None = 60.0) -> Deepened:
+        """Embed what waits for it, for about so long. Raises `FunesError`."""
         ...
 
     def behind(self, seconds: float) -> Sequence[str]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from funes_mcp import config, discovery
 from funes_mcp.coverage import Survey, harness_statuses, remember_path, remembered_paths, survey
+from funes_mcp.deepmodels import TURN_S, Deepened, DeepModels
 from funes_mcp.errors import (
     AmbiguousSessionError,
     BadRequestError,
@@ -83,12 +84,21 @@ class IndexService:
         home: Where the local memory lives.
         environ: The environment that names the agents' folders.
         lock_wait: Seconds to wait for another writer.
+        rerank: The reranker of requests that name none; see `DeepModels.reranker_for`.
     """
 
-    def __init__(self, home: FunesHome, environ: Mapping[str, str], *, lock_wait: float = LOCK_WAIT_S) -> None:
+    def __init__(
+        self,
+        home: FunesHome,
+        environ: Mapping[str, str],
+        *,
+        lock_wait: float = LOCK_WAIT_S,
+        rerank: str = "auto",
+    ) -> None:
         self._home = home
         self._environ = environ
         self._lock_wait = lock_wait
+        self._rerank = rerank
         self._readers: dict[str, MemoryReader] = {}
 
     @cached_property
@@ -104,6 +114,11 @@ class IndexService:
         from funes_mcp.inference.static import StaticEmbedder
 
         return StaticEmbedder()
+
+    @cached_property
+    def models(self) -> DeepModels:
+        """The models of this home."""
+        return DeepModels(self._home, lambda: self._embedder, lambda: self._reranker)
 
     @cached_property
     def _redactor(self) -> Redactor:
@@ -168,12 +183,13 @@ class IndexService:
                 progress.started(0, 0)
                 progress.finished(report)
             return report
-        embedder = self._embedder
+        embedding, embedder, revision = self.models.for_index(request.model)
         messages = read_apart(changed, How(request.thinking, self._redactor, embedder))
-        from funes_mcp.memory.model import Embedding
-        from funes_mcp.memory.writer import MemoryWriter
+        from funes_mcp.memory.writer import REVISION, MemoryWriter
 
-        with MemoryWriter.open(self._home.memory, Embedding(embedder.name, embedder.dim)) as writer:
+        with MemoryWriter.open(self._home.memory, embedding) as writer:
+            if revision:
+                writer.catalog.put(REVISION, revision)
             Pass(writer, embedder, report, progress).run(changed, messages)
             if request.path is not None:
                 own = [root.path for _, root in self._roots(self._adapters)]
@@ -217,6 +233,16 @@ class IndexService:
                 report.sources[work.source.harness].unchanged += 1
         return changed
 
+    def deepen(self, seconds: float | None = TURN_S) -> Deepened:
+        """Embed what waits for it, for about so long; then index what others wanted to meanwhile."""
+        from funes_mcp.memory.lock import WriterLock
+
+        done = self.models.deepen(seconds)
+        if WriterLock(self._home.memory).dirty:
+            with suppress(MemoryBusyError):
+                self.index(IndexRequest())
+        return done
+
     def behind(self, seconds: float) -> Sequence[str]:
         """Names of the agents in use whose transcripts changed so long ago and still wait to be read."""
         used = self._used_adapters()
@@ -259,18 +285,15 @@ class IndexService:
             raise BadRequestError("The question is empty.", 'Ask something: funes recall "why did we …"')
         from funes_mcp.retrieval.search import Question, search
 
-        embedder: Embedder | None = None
-        notes: list[str] = []
-        if reader.embedding.model == self._embedder.name:
-            embedder = self._embedder
-        else:
-            notes.append(f"this memory's vectors are {reader.embedding.model}'s, which is not here: words alone decide")
+        embedder, trouble = self.models.embedder_for(reader.embedding, reader.revision)
+        reranker, doubt = self.models.reranker_for(request.rerank or self._rerank)
+        notes = [note for note in (trouble, doubt) if note]
         if reader.embedded < reader.chunks:
             notes.append(f"{reader.embedded} of {reader.chunks} passages have vectors; words find the rest")
         hits = search(
             reader,
             embedder,
-            self._reranker,
+            reranker,
             Question(
                 text=request.query,
                 where=self._filter(request, reader),
@@ -298,7 +321,11 @@ class IndexService:
         return self._reader(LOCAL).sessions(prefix)
 
     def warm(self, memory: str = LOCAL) -> None:
-        """Load what a recall needs. Never raises: the recall itself will say what is wrong."""
+        """Load what a recall needs. Never raises: the recall itself will say what is wrong.
+
+        Deeper models go on loading in the background, and the first recalls do without them.
+        """
+        self.models.in_background = True
         with suppress(Exception):
             self.recall(RecallRequest("warm up", k=1, memory=memory))
 
@@ -488,6 +515,13 @@ class IndexService:
                 notes=tuple(notes),
             )
         counts = reader.counts
+        if memory in ("", LOCAL) and (moving := self.models.moving()) is not None:
+            notes.append(
+                f"on the way to {moving[0]}: {moving[1]:,} of {counts.chunks:,} passages are embedded with it; "
+                f"the vectors of {reader.embedding.model} answer meanwhile"
+            )
+        if counts.embedded < counts.chunks:
+            notes.append(f"{counts.embedded:,} of {counts.chunks:,} passages have vectors; words find the rest")
         hooks: tuple[tuple[str, str, str], ...] = ()
         if memory in ("", LOCAL):
             hooks = hook_health(self._home)

@@ -315,7 +315,28 @@ def main(argv: Sequence[str]) -> int:
         with suppress(OSError):
             os.nice(10)
     work_off(home, service_index(home))
+    deepen(home)
     return 0
+
+
+def deepen(home: FunesHome) -> None:
+    """Embed for a minute what waits for vectors, where there are deeper models. Goes to the log, whatever happens."""
+    if not (home.memory / "upgrade").exists() and not (home.root / "models").exists():
+        return
+    from funes_mcp.service import open_service
+
+    try:
+        service = open_service(home, os.environ)
+        if not service.models.work_waits():
+            return
+        if hasattr(os, "nice"):
+            with suppress(OSError):
+                os.nice(9)  # whatever else wants the machine comes first
+        done = service.deepen()
+        if done.note:
+            print(f"{_now()} {done.note}", file=sys.stderr)
+    except Exception as error:
+        print(f"{_now()} embedding: {type(error).__name__}: {error}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -118,7 +118,7 @@ def rebuild_words(table: ChunkTable, folder: Path, *, told: Callable[[int, int],
 
 
 def catch_up_vectors(table: ChunkTable, folder: Path, *, everything: bool = False, renewed: bool = False) -> int:
-    """The vectors' half of `catch_up`. With `renewed` all of them are taken anew, and the old ones answer until then."""
+    """The vectors' half of `catch_up`. With `renewed` all are taken anew, and the old ones answer until then."""
     embedding = table.embedding if table.embedding.width else Embedding(NO_MODEL, 1)
     if everything:
         shutil.rmtree(folder, ignore_errors=True)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _REMEMBERED: Final = 50_000
 _PATIENCE: Final = 5.0
 _STAMP: Final = "table_version"
+_REVISION: Final = "model_revision"
 _INDEX_STAMP: Final = "index_of"
 
 
@@ -133,6 +134,11 @@ class MemoryReader:
     def embedding(self) -> Embedding:
         """The stamp of the vectors."""
         return self._vectors.embedding
+
+    @property
+    def revision(self) -> str:
+        """The revision of the model that made the vectors; "" when that is not known."""
+        return "" if self._catalog is None else self._catalog.get(_REVISION) or ""
 
     @property
     def chunks(self) -> int:

@@ -925,7 +925,7 @@ class MemoryWriter:
         table.delete(sorted(removed))
         words.commit()
         self._write_vectors(rows, found, removed | had)
-        SideVectors(self._folder).discard({int(name, 16) for name in removed})
+        SideVectors(self._folder).discard({int(name, 16) for name in removed | had})
         self._catalog.put(STAMP, str(table.version))
         self._catalog.put(MODEL, json.dumps([self._embedding.model, self._embedding.width]))
         new = sum(1 for row in rows if not plan.old.get(plan.owner[row.id]))
