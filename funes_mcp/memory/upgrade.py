@@ -131,7 +131,9 @@ class SideVectors:
     def missing(self, table: ChunkTable) -> list[str]:
         """Ids of the rows that have no vector here yet, newest first, undated ones last."""
         have = self.keys()
-        waiting = [(millis(place.ts) if place.ts else -1, place.key) for place in table.places() if place.key not in have]
+        waiting = [
+            (millis(place.ts) if place.ts else -1, place.key) for place in table.places() if place.key not in have
+        ]
         waiting.sort(reverse=True)
         return [f"{key:016x}" for _, key in waiting]
 
@@ -173,14 +175,16 @@ def _count(path: Path) -> int:
 
 
 def _load(path: Path) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.float32]] | None:
-    """A file's arrays; None for one that is damaged: its rows are embedded again."""
+    """A file's arrays, the vectors mapped; None for one that is damaged: its rows are embedded again."""
     import numpy as np
 
     try:
         with open(path, "rb") as file:
             keys = np.load(file, allow_pickle=False)
             digests = np.load(file, allow_pickle=False)
-            vectors = np.load(file, allow_pickle=False)
+            np.lib.format.read_magic(file)
+            shape, _, kind = np.lib.format.read_array_header_1_0(file)
+            vectors = np.memmap(path, kind, "r", file.tell(), shape)
     except (OSError, ValueError, EOFError):
         with suppress(OSError):
             path.unlink()
