@@ -82,7 +82,7 @@ def test_on_a_terminal_each_thing_is_asked(desk: Desk, monkeypatch: pytest.Monke
     monkeypatch.setattr(terminal, "is_terminal", lambda stream: True)
     monkeypatch.setattr(click, "confirm", confirm)
     indexer = Indexer()
-    assert call(indexer, "add", "codex") == 0
+    assert call(indexer, "add", "codex", "--models", "no") == 0
     assert len(asked) == 2
     assert "trust" in asked[0]
     assert "Index" in asked[1]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from funes_mcp.cli import progress, terminal
+from funes_mcp.cli import deeper, progress, terminal
 from funes_mcp.home import FunesHome
 from funes_mcp.models import IndexRequest, Service
 from funes_mcp.wiring.flow import Wirer, find_wiring
@@ -31,9 +31,16 @@ Examples:
 @click.option("--yes", is_flag=True, help="Answer yes to every question but that of trusting Codex's hooks.")
 @click.option("--trust-hooks", is_flag=True, help="Codex: mark funes's own hooks as trusted.")
 @click.option("--no-index", is_flag=True, help="Do not read the sessions that are there already.")
+@deeper.option
 @click.pass_obj
 def command(
-    open_service: Callable[[], Service], agent: str, memory: str, yes: bool, trust_hooks: bool, no_index: bool
+    open_service: Callable[[], Service],
+    agent: str,
+    memory: str,
+    yes: bool,
+    trust_hooks: bool,
+    no_index: bool,
+    models: str | None,
 ) -> int:
     """Give an agent its memory: the tools `recall` and `get`, hooks that index each turn, the first index.
 
@@ -69,10 +76,14 @@ def command(
         return 0
     from funes_mcp.cli.index import summary
 
+    service = open_service()
     with progress.shown() as shown:
-        report = open_service().index(IndexRequest(), shown)
+        report = service.index(IndexRequest(), shown)
     terminal.out(summary(report))
-    return 130 if report.interrupted else 0
+    if report.interrupted:
+        return 130
+    deeper.follow(service, models, yes)
+    return 0
 
 
 def _agrees(consent: Consent, yes: bool, trust_hooks: bool) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from funes_mcp.cli import progress, terminal
+from funes_mcp.cli import deeper, progress, terminal
 from funes_mcp.models import IndexReport, IndexRequest, Service
 from funes_mcp.render import harmless, sources_text
 
@@ -28,6 +28,8 @@ Examples:
 @click.option("--harness", metavar="NAME", help="Only one agent: claude, codex, pi or hermes.")
 @click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N changed files, newest first.")
 @click.option("--no-thinking", is_flag=True, help="Leave out the agents' thinking.")
+@click.option("--model", metavar="NAME", help="The embedder of a memory that is made now; see `funes models`.")
+@deeper.option
 @click.option("--yes", is_flag=True, help="Answer yes to every question. Off a terminal none is asked.")
 @click.pass_obj
 def command(
@@ -36,6 +38,8 @@ def command(
     harness: str | None,
     limit: int | None,
     no_thinking: bool,
+    model: str | None,
+    models: str | None,
     yes: bool,
 ) -> int:
     """Read new and changed transcripts into the memory.
@@ -43,9 +47,10 @@ def command(
     Without PATH: those of every agent found on this machine. PATH is a transcript, or a folder of them.
     Running it again costs little: only what changed is read.
     """
-    request = IndexRequest(path=path, harness=harness, limit=limit, thinking=not no_thinking)
+    request = IndexRequest(path=path, harness=harness, limit=limit, thinking=not no_thinking, model=model)
+    service = open_service()
     with progress.shown() as shown, progress.stoppable(shown) as told:
-        report = open_service().index(request, told)
+        report = service.index(request, told)
     terminal.out(summary(report))
     failed = [f"{path}: {reason}" for path, reason in report.failures]
     for line in failed[:LISTED_FAILURES]:
@@ -55,6 +60,7 @@ def command(
     if report.interrupted:
         terminal.say("Interrupted. What is stored is kept; `funes index` goes on from here.")
         return 130
+    deeper.follow(service, models, yes)
     return 0
 
 

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import os
+
 import click
+
+from funes_mcp.models import Service
 
 
 @click.command("mcp", epilog="Agents start it: funes add claude, or see examples/agent-configs.")
 @click.argument("memory", default="local")
-def command(memory: str) -> int:
+@click.option("--rerank", default="auto", metavar="auto|off|NAME", help="Who orders the first few; see `funes recall`.")
+def command(memory: str, rerank: str) -> int:
     """Serve recall, get and status to an agent over stdin and stdout (MCP).
 
     MEMORY is the memory meant when a call names none; the local one unless named. Ends when stdin closes.
     """
     from funes_mcp import handshake
 
-    return handshake.main([memory])
+    def open_service() -> Service:
+        from funes_mcp.home import FunesHome
+        from funes_mcp.service import IndexService
+
+        return IndexService(FunesHome.from_environ(os.environ), os.environ, rerank=rerank)
+
+    return handshake.main([memory], open_service)

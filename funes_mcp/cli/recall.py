@@ -80,6 +80,12 @@ Examples:
 @click.option("--until", metavar="WHEN", help="Only older than a date or an age.")
 @click.option("--session", metavar="ID", help="Only one session; the beginning of its id will do.")
 @click.option("--memory", default="local", metavar="LABEL", help="Another memory than the local one.")
+@click.option(
+    "--rerank",
+    default="",
+    metavar="auto|off|NAME",
+    help="Who orders the first few: the cross-encoder where it is here (auto), nobody, maxsim, or a cross-encoder.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
 @click.pass_obj
 def command(
@@ -96,6 +102,7 @@ def command(
     until: str | None,
     session: str | None,
     memory: str,
+    rerank: str,
     as_json: bool,
 ) -> None:
     """Find passages of past sessions, word for word, best first.
@@ -124,6 +131,7 @@ def command(
             since=since,
             until=until,
             memory=memory,
+            rerank=rerank,
         )
     )
     if as_json:
