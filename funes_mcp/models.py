@@ -30,6 +30,8 @@ class RecallRequest:
             `since` and `until` are ISO dates or times, or ages such as `7d`.
         memory: Label of the memory; `local` for the one under `$FUNES_HOME`.
         rerank: `auto`, `off`, `maxsim` or a cross-encoder's name; "" for what the service was started with.
+        min_relevance: Every hit must be at least so relevant, see `Hit`; None for the usual floor, which only the
+            best hit must reach. 0 shows whatever was found.
     """
 
     query: str
@@ -45,6 +47,7 @@ class RecallRequest:
     until: str | None = None
     memory: str = "local"
     rerank: str = ""
+    min_relevance: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,9 @@ class Hit:
     Attributes:
         also_in: Other sessions in which the same message stands (resumed, forked or branched copies).
         folded: How many further chunks of the same reply were found and folded into this hit.
+        alike: How many other passages of the same session say nearly the same and are left out.
+        relevance: How likely the passage has to do with the question at all, in [0, 1]. Unlike `score` it is
+            comparable between questions; it does not order hits.
     """
 
     chunk: Chunk
@@ -71,6 +77,8 @@ class Hit:
     neighbors: tuple[Neighbor, ...] = ()
     also_in: tuple[Sighting, ...] = ()
     folded: int = 0
+    alike: int = 0
+    relevance: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,11 @@ def tools() -> list[types.Tool]:
                 "since": {"type": "string", "description": "Only newer than a date (2026-01-31) or age (7d)."},
                 "until": {"type": "string", "description": "Only older than a date or age."},
                 "session": {"type": "string", "description": "Only this session (id or its beginning)."},
+                "min_relevance": {
+                    "type": "number",
+                    "description": "Only passages at least so relevant, 0 to 1. 0 shows the nearest ones even when "
+                    "nothing seems relevant.",
+                },
                 "max_bytes": _SIZE,
             },
             ["query"],
@@ -195,6 +200,22 @@ class Arguments:
             amount = math.inf if value > 0 else -math.inf
         return int(min(max(amount, least), most))
 
+    def share(self, name: str) -> float | None:
+        """A number held within 0 and 1, or None when absent; raises `BadRequestError` for anything else."""
+        value = self.given.get(name)
+        if value is None or (isinstance(value, str) and value.strip().lower() in _ABSENT):
+            return None
+        try:
+            if isinstance(value, bool):
+                raise ValueError
+            amount = float(value)
+            if math.isnan(amount):
+                raise ValueError
+        except (TypeError, ValueError, OverflowError):
+            shown = json.dumps(value, default=str)[:80]
+            raise BadRequestError(f"`{name}` must be a number from 0 to 1, not {shown}.") from None
+        return min(max(amount, 0.0), 1.0)
+
     def ignored(self) -> tuple[str, ...]:
         """A note on arguments that the tool does not have."""
         known = next(tool.input_schema["properties"] for tool in tools() if tool.name == self.tool)
@@ -225,6 +246,7 @@ def recall_request(arguments: Arguments, memory: str) -> RecallRequest:
         session=arguments.text("session"),
         since=arguments.text("since"),
         until=arguments.text("until"),
+        min_relevance=arguments.share("min_relevance"),
         memory=arguments.text("memory") or memory,
     )
 

@@ -52,7 +52,8 @@ from funes_mcp.reading import How, Work, read_apart
 from funes_mcp.traces.model import BLOCK_TYPES, Root, Tally
 
 if TYPE_CHECKING:
-    from funes_mcp.inference.protocols import Embedder, Reranker
+    from funes_mcp.inference.maxsim import MaxSimReranker
+    from funes_mcp.inference.protocols import Embedder
     from funes_mcp.memory.model import Embedding, Filter
     from funes_mcp.memory.reader import MemoryReader
     from funes_mcp.redaction import Redactor
@@ -127,7 +128,7 @@ class IndexService:
         return Redactor(self._home.root / "cache" / "rules")
 
     @cached_property
-    def _reranker(self) -> Reranker:
+    def _reranker(self) -> MaxSimReranker:
         from funes_mcp.inference.maxsim import MaxSimReranker
 
         return MaxSimReranker()
@@ -283,6 +284,7 @@ class IndexService:
         reader = self._reader(request.memory)
         if not request.query.strip():
             raise BadRequestError("The question is empty.", 'Ask something: funes recall "why did we …"')
+        from funes_mcp.retrieval import relevance
         from funes_mcp.retrieval.search import Question, search
 
         embedder, trouble = self.models.embedder_for(reader.embedding, reader.revision)
@@ -290,7 +292,7 @@ class IndexService:
         notes = [note for note in (trouble, doubt) if note]
         if reader.embedded < reader.chunks:
             notes.append(f"{reader.embedded} of {reader.chunks} passages have vectors; words find the rest")
-        hits = search(
+        found = search(
             reader,
             embedder,
             reranker,
@@ -302,9 +304,13 @@ class IndexService:
                 neighbors=min(max(0, request.neighbors), MOST_NEIGHBORS),
                 half_life=request.half_life,
                 now=time.time_ns() // 1_000_000,
+                least=request.min_relevance,
             ),
+            late=self._reranker,
         )
-        return RecallAnswer(hits, tuple(notes))
+        if found.refused is not None:
+            notes.append(relevance.refusal(found.refused))
+        return RecallAnswer(found.hits, tuple(notes))
 
     def get(self, request: GetRequest) -> GetAnswer:
         """Open a turn with the turns around it."""

@@ -35,6 +35,14 @@ def test_a_session_is_worth_all_its_hits_but_does_not_fill_the_answer() -> None:
     assert order == [1, 0, 3, 2]
 
 
+def test_a_session_whose_hits_answer_more_between_them_is_worth_more() -> None:
+    scores = floats(0.6, 0.5, 0.6)
+    sessions = np.array([1, 1, 2], np.uint64)
+    out = rank.by_session(scores, sessions, 0.0, 0.5, lambda places: 1.0 if len(places) > 1 else 0.2)
+    assert out[0] > out[2]
+    assert ((out >= 0) & (out <= 1)).all()
+
+
 @given(st.lists(st.tuples(st.floats(0, 1, width=32), st.integers(0, 4)), min_size=1, max_size=30))
 def test_the_order_of_hits_within_a_session_is_their_own(hits: list[tuple[float, int]]) -> None:
     scores = np.array([score for score, _ in hits], np.float32)
@@ -66,5 +74,5 @@ def test_ties_go_to_the_newer_then_to_the_smaller_id() -> None:
 
 def test_what_tools_printed_counts_less() -> None:
     kinds = np.array([0, 1, 2, 3, 4], np.uint8)
-    out = rank.by_type(np.ones(5, np.float32), kinds, 0.75)
+    out = rank.by_type(kinds, 0.75)
     assert out.tolist() == [1.0, 1.0, 0.75, 0.75, 1.0]

@@ -79,6 +79,11 @@ Examples:
 @click.option("--since", metavar="WHEN", help="Only newer than a date or an age (7d, 3w).")
 @click.option("--until", metavar="WHEN", help="Only older than a date or an age.")
 @click.option("--session", metavar="ID", help="Only one session; the beginning of its id will do.")
+@click.option(
+    "--min-relevance",
+    type=click.FloatRange(0, 1),
+    help="Only passages at least so relevant, 0 to 1; 0 shows the nearest ones even when nothing seems relevant.",
+)
 @click.option("--memory", default="local", metavar="LABEL", help="Another memory than the local one.")
 @click.option(
     "--rerank",
@@ -101,6 +106,7 @@ def command(
     since: str | None,
     until: str | None,
     session: str | None,
+    min_relevance: float | None,
     memory: str,
     rerank: str,
     as_json: bool,
@@ -131,6 +137,7 @@ def command(
             since=since,
             until=until,
             memory=memory,
+            min_relevance=min_relevance,
             rerank=rerank,
         )
     )

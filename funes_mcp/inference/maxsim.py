@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,28 @@ if TYPE_CHECKING:
 _TABLE_ROWS = 32_768
 _MAX_CHARS = 4_096
 _MAX_QUERY_CHARS = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Interaction:
+    """How well each word of a query is met by each of some passages.
+
+    Attributes:
+        weights: float32 (words,): how much each word of the query says, summing to 1; all 0 when none says anything.
+        best: float32 (words, passages): the greatest cosine of a word with any word of a passage, in [0, 1].
+    """
+
+    weights: NDArray[np.float32]
+    best: NDArray[np.float32]
+
+    @property
+    def scores(self) -> NDArray[np.float32]:
+        """Of each passage the weighted mean over the query's words: float32 (passages,), in [0, 1]."""
+        return self.weights @ self.best
+
+    def covered(self, passages: Sequence[int]) -> float:
+        """The same for some passages taken as one: how much of the query they meet between them."""
+        return float(self.weights @ self.best[:, passages].max(axis=1)) if len(passages) else 0.0
 
 
 class MaxSimReranker:
@@ -43,9 +66,12 @@ class MaxSimReranker:
         float32, shape (len(passages),). All zeros when the query has no word. Of a passage the first 4,096
         characters count, and of the query.
         """
+        return self.interact(query, passages).scores
+
+    def interact(self, query: str, passages: Sequence[str]) -> Interaction:
+        """What `scores` sums up, word by word."""
         import numpy as np
 
-        out = np.zeros(len(passages), np.float32)
         with self._lock:
             table = self._table
             if table.full:
@@ -54,20 +80,18 @@ class MaxSimReranker:
             found = [np.array(list(dict.fromkeys(table.rows(text[:_MAX_CHARS]))), np.intp) for text in passages]
             table.settle()
             weights = table.weights[asked]
-            if not len(asked) or not weights.any():
-                return out
-            weights /= weights.sum()
+            best = np.zeros((len(asked), len(passages)), np.float32)
             filled = [i for i, rows in enumerate(found) if len(rows)]
-            if not filled:
-                return out
+            if not filled or not weights.any():
+                return Interaction(weights, best)
+            weights /= weights.sum()
             rows = np.concatenate([found[i] for i in filled])
             words, at = np.unique(rows, return_inverse=True)
             cosines = table.vectors[asked] @ table.vectors[words].T
         cosines[asked[:, None] == words] = 1  # a hash or a rare name has no vector, yet is itself
         starts = np.cumsum([0] + [len(found[i]) for i in filled[:-1]])
-        best = np.maximum.reduceat(cosines[:, at], starts, axis=1)
-        out[filled] = weights @ np.clip(best, 0, 1)
-        return out
+        best[:, filled] = np.clip(np.maximum.reduceat(cosines[:, at], starts, axis=1), 0, 1)
+        return Interaction(weights, best)
 
     @cached_property
     def _table(self) -> WordTable:

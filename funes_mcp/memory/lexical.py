@@ -11,6 +11,7 @@ any text is a valid question.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from hashlib import blake2b
@@ -93,6 +94,21 @@ class Found:
     session: int
     ts: int
     block_type: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a passage has of a question's words.
+
+    Attributes:
+        share: The words that stand in it or beside it, each by how rare it is in the memory, in [0, 1]; words that
+            are nowhere in the memory count as the rarest.
+        named: Whether it holds an identifier of the question, exactly: a path, a dotted or underscored name, a digest,
+            an error code, an option.
+    """
+
+    share: float
+    named: bool
 
 
 def hashed(text: str) -> int:
@@ -436,6 +452,35 @@ class LexicalReader:
         scored = [(Scored(key, float(score)), about) for (score, _), (key, about) in zip(hits, found, strict=True)]
         scored.sort(key=lambda hit: (-hit[0].score, -hit[1].ts, hit[0].key))
         return scored[:limit]
+
+    def evidence(self, question: str, passages: Sequence[Passage]) -> list[Evidence]:
+        """What each of some passages has of a question's words. Raises `FunesError` when the index fails."""
+        question = question[:LONGEST_QUESTION]
+        latin = terms.without_unspaced(question) if terms.has_unspaced(question) else question
+        asked: dict[str, float] = {}
+        try:
+            for word in terms.question_words(latin)[: 2 * MOST_TERMS]:
+                for stem in self._analyzers.words.analyze(word):
+                    asked[stem] = math.log(1.0 + self.size / (1.0 + self._searcher.doc_freq("words", stem)))
+        except (ValueError, OSError) as error:
+            raise FunesError(f"The word search failed: {error}") from error
+        pairs = terms.bigrams(question)
+        whole = sum(asked.values()) + len(pairs)
+        identifiers = terms.identifiers(question)
+        found = []
+        for passage in passages:
+            text = passage.chunk.text
+            exact, inner = terms.names(text)
+            own = set(self._analyzers.words.analyze(f"{text} {' '.join(inner)}"))
+            beside = own.union(self._analyzers.words.analyze(f"{passage.before} {passage.after}"))
+            met = sum(weight for stem, weight in asked.items() if stem in beside)
+            met += sum(pair in text for pair in pairs)
+            named = any(
+                name in own or name in exact or (terms.is_hex(name) and terms.abbreviates(name, own))
+                for name in identifiers
+            )
+            found.append(Evidence(met / whole if whole else 0.0, named))
+        return found
 
     def rows(self, keys: Sequence[int]) -> dict[int, Chunk]:
         """The rows of those keys that are here."""

@@ -19,7 +19,7 @@ from funes_mcp.memory import conversation, dense, derived, lexical
 from funes_mcp.memory.catalog import Catalog, TurnFacts
 from funes_mcp.memory.chunk import chunk_id, stitch
 from funes_mcp.memory.conversation import Node
-from funes_mcp.memory.lexical import Found
+from funes_mcp.memory.lexical import Evidence, Found
 from funes_mcp.memory.lock import WriterLock
 from funes_mcp.memory.model import Chunk, Embedding, Filter, Passage, Scored, Sighting
 from funes_mcp.memory.table import NAME, ChunkTable, table_path, table_version
@@ -181,6 +181,10 @@ class MemoryReader:
         """The same, each with what is indexed of its neighbours."""
         found = self._words.passages(keys)
         return [found[key] for key in keys if key in found]
+
+    def evidence(self, question: str, passages: Sequence[Passage]) -> list[Evidence]:
+        """What the passages have of a question's words; see `LexicalReader.evidence`."""
+        return self._words.evidence(question, passages)
 
     def meta(self, keys: Sequence[int]) -> Meta:
         """What is known of chunks without fetching them."""

@@ -8,6 +8,7 @@ characters for scripts that put no spaces between words.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 #: Scripts written without spaces: Thai to Myanmar, Tibetan, Khmer; Hangul; kana; Han with its extensions.
@@ -29,6 +30,8 @@ _PATH_MARKS: Final = re.compile(r"[/\\:@#~]+")
 _LANGUAGE: Final = re.compile(r"[a-z](?:\+\+|#)")
 _CAMEL_PART: Final = re.compile(r"[A-Z]{2,}(?![a-z])|[A-Z]?[a-z]+|[A-Z]+", re.ASCII)
 _WORD: Final = re.compile(r"[^\W_]+")
+_ORDINAL: Final = re.compile(r"\d+(?:st|nd|rd|th|s|am|pm)|[+-]?[\d.,:/-]+")
+_INNER_CAPITAL: Final = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]{2}")
 _HEX: Final = re.compile(r"[0-9a-f]{7,64}")
 
 #: An identifier longer than this is data, not a name.
@@ -126,6 +129,27 @@ class Names:
 def names(text: str) -> tuple[list[str], list[str]]:
     """`Names.find` for a single text."""
     return Names().find(text)
+
+
+def identifiers(question: str) -> list[str]:
+    """The identifiers in a question that can only mean themselves, lower-cased; none in plain speech.
+
+    Hyphenated words (`well-known`) are ones only as options (`--dry-run`) or with a digit; names in camel case are.
+    """
+    found: dict[str, None] = {}
+    for name in names(question)[0]:
+        plain = name.replace("-", "").isalpha()
+        if (not plain or f"--{name}" in question.lower()) and not _ORDINAL.fullmatch(name):
+            found[name] = None
+    for word in _WORD.findall(question):
+        if _INNER_CAPITAL.search(word) or is_hex(word):
+            found[word.lower()] = None
+    return list(found)
+
+
+def abbreviates(digest: str, words: Iterable[str]) -> bool:
+    """Whether one of some words is a longer form of a digest, or a shorter one of seven or more digits."""
+    return any(word.startswith(digest) or (digest.startswith(word) and is_hex(word)) for word in words)
 
 
 def _token(token: bytes) -> tuple[tuple[str, ...], tuple[str, ...]] | tuple[()]:

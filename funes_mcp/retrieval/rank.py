@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,16 +25,21 @@ class Weights:
         vectors: What the vectors' normalised score weighs against the words', which weighs 1.
         rerank: Share of the reranker's score in the second stage; the first stage has the rest.
         decay: By how much each further hit of a session counts less than the one before it.
+        coverage: What it weighs, against its best hit, how much of the question all hits of a session meet between
+            them.
         recency: The most that a passage can gain by being new, as a share of its score.
+        dated: The most that a passage can gain by being of a day that the question names.
         tools: What the score of a tool's arguments or output is multiplied by: what people and agents said of a
             thing answers more questions than the many outputs that mention it.
     """
 
-    vectors: float = 0.6
+    vectors: float = 0.8
     rerank: float = 0.55
     decay: float = 0.3
+    coverage: float = 0.3
     recency: float = 0.02
-    tools: float = 0.75
+    dated: float = 0.3
+    tools: float = 0.55
 
 
 def unit_range(scores: Scores) -> Scores:
@@ -65,8 +70,8 @@ def by_greatest(scores: Scores) -> Scores:
     return np.clip(scores / top, 0.0, None).astype(np.float32) if top > 0 else np.zeros_like(scores)
 
 
-def by_type(scores: Scores, block_type: NDArray[uint8], tools: float) -> Scores:
-    """Scores with those of tool calls and results multiplied by `tools`.
+def by_type(block_type: NDArray[uint8], tools: float) -> Scores:
+    """What scores are multiplied by for their kind: `tools` for tool calls and results, else 1; float32 (n,).
 
     Args:
         block_type: (n,) positions in `BLOCK_TYPES`.
@@ -74,14 +79,14 @@ def by_type(scores: Scores, block_type: NDArray[uint8], tools: float) -> Scores:
     import numpy as np
 
     is_tool = np.isin(block_type, [BLOCK_TYPES.index("tool_use"), BLOCK_TYPES.index("tool_result")])
-    return np.where(is_tool, scores * tools, scores).astype(np.float32)
+    return np.where(is_tool, tools, 1.0).astype(np.float32)
 
 
-def boosted(scores: Scores, fresh: Scores, share: float) -> Scores:
-    """Scores raised by at most `share` for passages that are new, and scaled back to [0, 1]."""
+def boosted(scores: Scores, by: Scores, share: float) -> Scores:
+    """Scores raised by at most `share` where `by`, in [0, 1], is great, and scaled back to [0, 1]."""
     import numpy as np
 
-    return (scores * (1.0 + share * fresh) / (1.0 + share)).astype(np.float32)
+    return (scores * (1.0 + share * by) / (1.0 + share)).astype(np.float32)
 
 
 def blend(first: Scores, second: Scores, share: float) -> Scores:
@@ -91,7 +96,13 @@ def blend(first: Scores, second: Scores, share: float) -> Scores:
     return ((1.0 - share) * first + share * second).astype(np.float32)
 
 
-def by_session(scores: Scores, sessions: NDArray[uint64], decay: float) -> Scores:
+def by_session(
+    scores: Scores,
+    sessions: NDArray[uint64],
+    decay: float,
+    coverage: float = 0.0,
+    covered: Callable[[list[int]], float] | None = None,
+) -> Scores:
     """Scores that order sessions by all their hits, and hits within a session by themselves.
 
     A session is worth the sum of its hits, best first, each further one times `decay` less; its best hit stands
@@ -101,9 +112,11 @@ def by_session(scores: Scores, sessions: NDArray[uint64], decay: float) -> Score
         scores: float32 (n,), in [0, 1].
         sessions: (n,) a number for each session.
         decay: In [0, 1).
+        coverage: What `covered` weighs.
+        covered: Told the positions of a session's hits, best first, says in [0, 1] how well they answer together.
 
     Returns:
-        float32 (n,), in [0, 1]: everything is scaled by `1 - decay`, the inverse of the greatest possible sum.
+        float32 (n,), in [0, 1]: everything is scaled by the inverse of the greatest possible sum.
     """
     import numpy as np
 
@@ -112,8 +125,10 @@ def by_session(scores: Scores, sessions: NDArray[uint64], decay: float) -> Score
         hits.setdefault(int(sessions[i]), []).append(i)
     out = np.array(scores, dtype=np.float32)
     for places in hits.values():
-        out[places[0]] = sum(float(scores[place]) * decay**rank for rank, place in enumerate(places))
-    return (out * (1.0 - decay)).astype(np.float32)
+        worth = sum(float(scores[place]) * decay**rank for rank, place in enumerate(places))
+        out[places[0]] = worth + (coverage * covered(places) if covered is not None else 0.0)
+    most = 1.0 / (1.0 - decay) + (coverage if covered is not None else 0.0)
+    return (out / most).astype(np.float32)
 
 
 def recency(ts: NDArray[int64], now: int, half_life: float, undated: int) -> Scores:

@@ -1,26 +1,35 @@
-"""From a question to ranked passages: candidates, fusion, reranking, recency, fold, neighbours."""
+"""From a question to ranked passages: candidates, fusion, reranking, sessions, dates, relevance, fold, neighbours."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Protocol
 
+from funes_mcp.inference.protocols import Embedder, Reranker
 from funes_mcp.memory.model import Chunk, Filter, Passage
 from funes_mcp.memory.reader import MemoryReader
 from funes_mcp.memory.times import UNDATED
 from funes_mcp.models import Hit, Neighbor
-from funes_mcp.retrieval import rank
+from funes_mcp.retrieval import period, rank, relevance
 from funes_mcp.retrieval.rank import Weights
 
 if TYPE_CHECKING:
-    from funes_mcp.inference.protocols import Embedder, Reranker
+    from funes_mcp.inference.maxsim import Interaction
 
 #: How many passages each leg (words, vectors) brings for each one that the reranker reads.
 LEG_FACTOR = 4
 
+#: Passages of a session that share so much of their words (Jaccard) are shown once.
+ALIKE = 0.9
+
 #: Characters of a neighbouring turn that are shown beside a hit.
 NEIGHBOR_CHARS = 160
+
+
+_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +41,8 @@ class Question:
         where: Which chunks may answer.
         k, candidates, neighbors, half_life: See `models.RecallRequest`.
         now: Unix milliseconds.
+        least: The relevance that the best passage must have, or None for `relevance.FLOOR`; when it is given, every
+            passage must have it.
     """
 
     text: str
@@ -41,6 +52,26 @@ class Question:
     neighbors: int
     half_life: float
     now: int
+    least: float | None = None
+
+
+class LateInteraction(Reranker, Protocol):
+    """A reranker that compares words with words, on a scale that is the same for all questions."""
+
+    def interact(self, query: str, passages: Sequence[str]) -> Interaction: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search came to.
+
+    Attributes:
+        hits: Best first.
+        refused: The relevance of the best passage when that was too low for any to be returned, else None.
+    """
+
+    hits: tuple[Hit, ...]
+    refused: float | None = None
 
 
 def search(
@@ -49,52 +80,79 @@ def search(
     reranker: Reranker | None,
     question: Question,
     weights: Weights | None = None,
-) -> tuple[Hit, ...]:
-    """The passages that answer best, best first; none when neither words nor vectors find anything.
+    *,
+    late: LateInteraction | None = None,
+) -> Found:
+    """The passages that answer best, best first; none when neither words nor vectors find anything that is near.
 
     Without an embedder the words decide alone, without a reranker the first stage does.
+
+    Args:
+        late: Judges how relevant the hits are. Without it shared words alone do.
 
     Raises:
         FunesError: When a leg of the search fails; a failed search is never an empty answer.
     """
     weights = weights or Weights()
-    keys, scores = _candidates(reader, embedder, question, weights)
-    if not keys:
-        return ()
+    stretches, topic = period.named(question.text, datetime.fromtimestamp(question.now / 1000).astimezone())
+    keys, first, prior = _candidates(reader, embedder, question, stretches, weights)
     passages = reader.passages(keys)
-    chunks = [passage.chunk for passage in passages]
-    if len(chunks) != len(keys):  # a writer removed rows in between
-        here = {chunk.key for chunk in chunks}
-        scores = scores[[key in here for key in keys]]
-        keys = [chunk.key for chunk in chunks]
-        if not keys:
-            return ()
-    if reranker is not None and len(keys) > 1:
-        texts = [_in_context(passage) for passage in passages]
-        scores = rank.blend(scores, reranker.scores(question.text, texts), weights.rerank)
+    if len(passages) != len(keys):  # a writer removed rows in between
+        here = {passage.chunk.key for passage in passages}
+        left = [key in here for key in keys]
+        keys, first, prior = [key for key in keys if key in here], first[left], prior[left]
+    if not keys:
+        return Found(())
+    texts = [_in_context(passage) for passage in passages]
+    interaction = None if late is None else late.interact(topic, texts)
+    if reranker is None:
+        scores = first
+    elif interaction is not None and reranker is late:
+        scores = rank.blend(first, interaction.scores, weights.rerank)
+    else:
+        scores = rank.blend(first, reranker.scores(question.text, texts), weights.rerank)
+    scores = scores * prior
     meta = reader.meta(keys)
-    scores = rank.by_type(scores, meta.block_type, weights.tools)
-    scores = rank.by_session(scores, meta.session, weights.decay)
+    covered = None if interaction is None or reranker is None else _coverage(interaction, prior)
+    scores = rank.by_session(scores, meta.session, weights.decay, weights.coverage, covered)
     fresh = rank.recency(meta.ts, question.now, question.half_life, UNDATED)
     scores = rank.boosted(scores, fresh, weights.recency)
-    best = _fold([chunks[i] for i in rank.ordered(scores, meta.ts, keys)], question.k)
-    by_key = {key: float(score) for key, score in zip(keys, scores.tolist(), strict=True)}
-    return tuple(
-        Hit(
-            chunk=chunk,
-            score=min(1.0, max(0.0, by_key[chunk.key])),
-            neighbors=_neighbors(reader, chunk, question.neighbors),
-            also_in=reader.also_in(chunk),
-            folded=folded,
+    best = _fold(passages, rank.ordered(scores, meta.ts, keys), question.k)
+    shown = [passages[one.place] for one in best]
+    met = None if interaction is None else interaction.scores[[one.place for one in best]].tolist()
+    judged = relevance.of(reader.evidence(topic, shown), met)
+    floor = relevance.FLOOR if question.least is None else question.least
+    if max(judged, default=0.0) < floor:
+        return Found((), max(judged, default=0.0))
+    return Found(
+        tuple(
+            Hit(
+                chunk=passages[one.place].chunk,
+                score=min(1.0, max(0.0, float(scores[one.place]))),
+                neighbors=_neighbors(reader, passages[one.place].chunk, question.neighbors),
+                also_in=reader.also_in(passages[one.place].chunk),
+                folded=one.reply,
+                alike=one.alike,
+                relevance=relevant,
+            )
+            for one, relevant in zip(best, judged, strict=True)
+            if question.least is None or relevant >= question.least
         )
-        for chunk, folded in best
     )
 
 
 def _candidates(
-    reader: MemoryReader, embedder: Embedder | None, question: Question, weights: Weights
-) -> tuple[list[int], rank.Scores]:
-    """The union of both legs, scored by the weighted sum of their normalised scores, cut to what is reranked."""
+    reader: MemoryReader,
+    embedder: Embedder | None,
+    question: Question,
+    stretches: tuple[period.Stretch, ...],
+    weights: Weights,
+) -> tuple[list[int], rank.Scores, rank.Scores]:
+    """The union of both legs, cut to what is reranked: keys, fused scores, and what these are to be multiplied by.
+
+    Fused is the weighted sum of the legs' normalised scores. The factors are those of the passages' kinds and of the
+    days that the question names.
+    """
     import numpy as np
 
     depth = max(question.candidates, question.k)
@@ -111,9 +169,16 @@ def _candidates(
         share = weights.vectors / (1.0 + weights.vectors)
         scores = rank.blend(lexical, rank.unit_range(cosine), share)
     meta = reader.meta(keys)
-    scores = rank.by_type(scores, meta.block_type, weights.tools)
-    top = rank.ordered(scores, meta.ts, keys)[:depth]
-    return [keys[i] for i in top], scores[top]
+    prior = rank.by_type(meta.block_type, weights.tools)
+    if stretches:
+        prior = rank.boosted(prior, period.closeness(meta.ts, stretches), weights.dated)
+    top = rank.ordered(scores * prior, meta.ts, keys)[:depth]
+    return [keys[i] for i in top], scores[top], prior[top]
+
+
+def _coverage(interaction: Interaction, prior: rank.Scores) -> Callable[[list[int]], float]:
+    """How much of the question some passages meet between them, lowered or raised as the first of them is."""
+    return lambda places: interaction.covered(places) * float(prior[places[0]])
 
 
 def _in_context(passage: Passage) -> str:
@@ -123,17 +188,37 @@ def _in_context(passage: Passage) -> str:
     return f"{passage.chunk.text}\n{passage.before}\n{passage.after}"
 
 
-def _fold(chunks: Sequence[Chunk], k: int) -> list[tuple[Chunk, int]]:
-    """The first `k` replies, each by its best chunk, with the number of its other chunks among the candidates."""
-    best: dict[tuple[str, str], Chunk] = {}
-    others: dict[tuple[str, str], int] = {}
-    for chunk in chunks:
+@dataclass(slots=True)
+class _Kept:
+    """A passage of the answer: its place among the candidates, and how many others it stands for."""
+
+    place: int
+    words: frozenset[str]
+    reply: int = 0
+    alike: int = 0
+
+
+def _fold(passages: Sequence[Passage], order: Sequence[int], k: int) -> list[_Kept]:
+    """The first `k` passages, without further chunks of the same reply and near-copies in the same session."""
+    kept: list[_Kept] = []
+    replies: dict[tuple[str, str], _Kept] = {}
+    sessions: dict[str, list[_Kept]] = {}
+    for place in order:
+        chunk = passages[place].chunk
         reply = (chunk.session_id, chunk.message_id or chunk.turn_uuid)
-        if reply in best:
-            others[reply] += 1
-        else:
-            best[reply], others[reply] = chunk, 0
-    return [(chunk, others[reply]) for reply, chunk in list(best.items())[:k]]
+        if reply in replies:
+            replies[reply].reply += 1
+            continue
+        words = frozenset(_WORD.findall(chunk.text.lower()))
+        near = sessions.setdefault(chunk.session_id, [])
+        twin = next((one for one in near if len(one.words & words) >= ALIKE * len(one.words | words)), None)
+        if twin is not None:
+            twin.alike += 1
+        elif len(kept) < k:
+            replies[reply] = _Kept(place, words)
+            kept.append(replies[reply])
+            near.append(replies[reply])
+    return kept
 
 
 def _neighbors(reader: MemoryReader, chunk: Chunk, count: int) -> tuple[Neighbor, ...]:
