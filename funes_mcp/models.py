@@ -382,7 +382,7 @@ class Service(Protocol):
         ...
 
     def status(self, memory: str = "local") -> StatusReport:
-        """Say how a memory stands. Never raises for a memory that is missing."""
+        """Say how a memory stands; there need not be a local one. Raises `NoMemoryError` for any other."""
         ...
 
     def doctor(self) -> DoctorReport:

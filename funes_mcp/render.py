@@ -515,6 +515,8 @@ def _harness(status: HarnessStatus, home: str) -> list[str]:
         )
     if records.kept:
         lines.append(f"    kept: {_top(records.kept)}")
+    if records.parts:
+        lines.append(f"    left out of kept records: {_top(_reasons(records.parts))}")
     if records.skipped:
         lines.append(f"    left out: {_top(_reasons(records.skipped))}")
     if records.unknown:

@@ -251,7 +251,13 @@ class IndexService:
             return []
         found, _ = self._find(used, IndexRequest())
         latest = time.time_ns() - int(seconds * 1e9)
-        late = {w.adapter.name for w in self._changed(found) if w.source.mtime_ns <= latest}
+        failed = {(s.path, s.signature) for s in self._source_states(self._home.memory) if s.failure}
+        late = {
+            work.adapter.name
+            for work in self._changed(found)
+            if work.source.mtime_ns <= latest
+            and (safe_text(str(work.source.path)), signature_of(work.source)) not in failed  # tried as it is
+        }
         return sorted(late)
 
     def _used_adapters(self) -> list[TraceAdapter]:
@@ -511,10 +517,11 @@ class IndexService:
             folder = self._folder(memory)
             reader = self._reader(memory)
         except NoMemoryError:
-            where = str(self._home.memory) if memory in ("", LOCAL) else memory
+            if memory not in ("", LOCAL):
+                raise
             return StatusReport(
-                memory or LOCAL,
-                where,
+                LOCAL,
+                str(self._home.memory),
                 exists=False,
                 pending=survey.waiting,
                 harnesses=harness_statuses(survey, {}, {}),

@@ -695,6 +695,8 @@ class JsonlReader:
                 if item.record is None:
                     tally.skipped["line", item.reason] += 1
                     continue
+                if item.trimmed:
+                    tally.parts["record", "over the size cap, cut short"] += 1
                 try:
                     yield from self._parser.feed(item.record, item.trimmed)
                 except Exception as error:  # a parser's mistake must cost one record, and be seen
