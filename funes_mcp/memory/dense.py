@@ -349,27 +349,26 @@ class DenseReader:
         import numpy as np
 
         out = np.zeros((len(keys), self._manifest.width), np.float32)
-        for place, (part, row) in self._places(keys).items():
-            rows = self._parts[part][0]
-            out[place] = rows.vectors[row].astype(np.float32) * rows.scale[row]
+        for (rows, _), (places, at) in zip(self._parts, self._places(keys), strict=True):
+            out[places] = rows.vectors[at].astype(np.float32) * rows.scale[at, None]
         return out
 
-    def _places(self, keys: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """Where the vectors of those keys are: position in `keys` to (part, row)."""
+    def _places(self, keys: Sequence[int]) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """Where the vectors of those keys are: for each part positions in `keys`, and the rows of these."""
         import numpy as np
 
         if self._order is None:
             self._order = [np.argsort(rows.keys) for rows, _ in self._parts]
         wanted = np.array(keys, np.uint64)
-        places: dict[int, tuple[int, int]] = {}
-        for part, ((rows, alive), order) in enumerate(zip(self._parts, self._order, strict=True)):
+        found = []
+        for (rows, alive), order in zip(self._parts, self._order, strict=True):
             at = np.searchsorted(rows.keys, wanted, sorter=order)
             at = np.minimum(at, len(order) - 1)
             row = order[at]
             hit = (rows.keys[row] == wanted) if alive is None else (rows.keys[row] == wanted) & alive[row]
-            for place in np.flatnonzero(hit).tolist():
-                places[place] = (part, int(row[place]))
-        return places
+            places = np.flatnonzero(hit)
+            found.append((places, row[places]))
+        return found
 
     def _signature(self) -> tuple[int, int, int]:
         try:

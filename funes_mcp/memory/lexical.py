@@ -52,6 +52,7 @@ _LONGEST_WORD: Final = 66
 _PREFIXES: Final = 8
 _SLACK: Final = 64
 _KEYS_AT_ONCE: Final = 4096
+_FEW_NAMES: Final = 20_000
 _COMMON: Final = (
     "session_id",
     "workdir",
@@ -404,6 +405,7 @@ class LexicalReader:
         self._meta = folder / "meta.json"
         self._schema = _schema()
         self._analyzers = Analyzers()
+        self._names: terms.Names | None = None
         try:
             self._stamp = self._signature()
             self._index = tantivy.Index.open(str(folder))
@@ -467,10 +469,12 @@ class LexicalReader:
         pairs = terms.bigrams(question)
         whole = sum(asked.values()) + len(pairs)
         identifiers = terms.identifiers(question)
+        names = terms.Names(_FEW_NAMES) if self._names is None else self._names
+        self._names = None  # not to be shared: another thread makes its own
         found = []
         for passage in passages:
             text = passage.chunk.text
-            exact, inner = terms.names(text)
+            exact, inner = names.find(text)
             own = set(self._analyzers.words.analyze(f"{text} {' '.join(inner)}"))
             beside = own.union(self._analyzers.words.analyze(f"{passage.before} {passage.after}"))
             met = sum(weight for stem, weight in asked.items() if stem in beside)
@@ -480,6 +484,7 @@ class LexicalReader:
                 for name in identifiers
             )
             found.append(Evidence(met / whole if whole else 0.0, named))
+        self._names = names
         return found
 
     def rows(self, keys: Sequence[int]) -> dict[int, Chunk]:

@@ -90,7 +90,8 @@ def without_unspaced(text: str) -> str:
 class Names:
     """Finds the identifiers in texts. Keeps what it found out about tokens, as they recur: one a task."""
 
-    def __init__(self) -> None:
+    def __init__(self, remembered: int = _REMEMBERED) -> None:
+        self._remembered = remembered
         self._known: dict[bytes, tuple[tuple[str, ...], tuple[str, ...]] | tuple[()]] = {}
 
     def find(self, text: str) -> tuple[list[str], list[str]]:
@@ -106,7 +107,7 @@ class Names:
         this runs for every chunk that is stored.
         """
         known = self._known
-        if len(known) > _REMEMBERED:
+        if len(known) > self._remembered:
             known.clear()
         cut = text[:_LONGEST_TEXT].encode("utf-8", "replace").translate(_NAME_BYTES)
         tokens = dict.fromkeys(cut.split())

@@ -29,6 +29,8 @@ ALIKE = 0.9
 NEIGHBOR_CHARS = 160
 
 
+#: Texts that differ more in length than this are not compared.
+_AS_LONG = 0.8
 _WORD = re.compile(r"\w+")
 
 
@@ -193,7 +195,7 @@ class _Kept:
     """A passage of the answer: its place among the candidates, and how many others it stands for."""
 
     place: int
-    words: frozenset[str]
+    text: str
     reply: int = 0
     alike: int = 0
 
@@ -209,16 +211,23 @@ def _fold(passages: Sequence[Passage], order: Sequence[int], k: int) -> list[_Ke
         if reply in replies:
             replies[reply].reply += 1
             continue
-        words = frozenset(_WORD.findall(chunk.text.lower()))
         near = sessions.setdefault(chunk.session_id, [])
-        twin = next((one for one in near if len(one.words & words) >= ALIKE * len(one.words | words)), None)
+        twin = next((one for one in near if _alike(one.text, chunk.text)), None)
         if twin is not None:
             twin.alike += 1
         elif len(kept) < k:
-            replies[reply] = _Kept(place, words)
+            replies[reply] = _Kept(place, chunk.text)
             kept.append(replies[reply])
             near.append(replies[reply])
     return kept
+
+
+def _alike(one: str, other: str) -> bool:
+    """Whether two texts have nearly the same words."""
+    if min(len(one), len(other)) < _AS_LONG * max(len(one), len(other)):
+        return False
+    ours, theirs = set(_WORD.findall(one.lower())), set(_WORD.findall(other.lower()))
+    return len(ours & theirs) >= ALIKE * len(ours | theirs)
 
 
 def _neighbors(reader: MemoryReader, chunk: Chunk, count: int) -> tuple[Neighbor, ...]:
