@@ -92,7 +92,9 @@ def test_any_question_as_typed_works(funes: Funes, question: str) -> None:
 
 def test_filters_restrict(funes: Funes) -> None:
     def harnesses(*flags: str) -> set[str]:
-        found = json.loads(funes.run("recall", "tide tables cache parser colours", "--json", *flags).stdout)
+        found = json.loads(
+            funes.run("recall", "tide tables cache parser colours", "--json", "--min-relevance", "0", *flags).stdout
+        )
         return {hit["chunk"]["harness"] for hit in found["hits"]}
 
     assert harnesses() == {"claude_code", "codex", "pi"}
