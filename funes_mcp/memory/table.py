@@ -324,12 +324,6 @@ class ChunkTable:
         self._guarded(lambda: lancedb.connect(str(folder)).create_table(NAME, reader, schema=schema, mode="overwrite"))
         return ChunkTable.open(folder)
 
-    def forget_versions(self) -> None:
-        """Remove the files of all versions but the newest; what fails is tried again by `maintain`."""
-        with suppress(OSError, ValueError, RuntimeError), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # LanceDB's, of what the docstring settles
-            self._table.cleanup_old_versions(_NOW, delete_unverified=True)
-
     def _arrow(self, chunks: Sequence[Chunk], vectors: Sequence[NDArray[np.float32] | None]) -> pa.Table:
         import pyarrow as pa
 

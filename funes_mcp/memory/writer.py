@@ -470,12 +470,13 @@ class MemoryWriter:
         with self._catalog.transaction():
             table = table.restamp(embedding, vector_of)
             derived.catch_up_vectors(table, self._folder / derived.DENSE, renewed=True)
+            with suppress(FunesError):  # the old vectors' files; `maintain` tries again
+                table.drop_versions()
             self._catalog.put(STAMP, str(table.version))
             self._catalog.put(MODEL, json.dumps([embedding.model, embedding.width]))
             self._catalog.put(REVISION, revision)
         self._table, self._embedding = table, embedding
         self._broken = False
-        table.forget_versions()
 
     def forget(self, session_ids: Iterable[str], why: str = "") -> int:
         """Remove sessions for good: they are not stored again when their transcripts are. Returns rows removed.
