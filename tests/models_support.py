@@ -21,11 +21,12 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 EMBEDDER = "tiny/embedder"
 RERANKER = "tiny/cross-encoder"
 
-WORDS = (
+_SAID = (
     "the cache was dropped because streaming parser splits quoted newlines across buffers tide tables hour off since "
     "summer time adds station offset local colour blind chart palette which did we settle on why how fix upload test "
     "flaky retry passage question error code decision deploy rollback database index vector"
-).split()
+)
+WORDS = _SAID.split()
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
@@ -104,8 +105,8 @@ def embedder_graph(dim: int = 16, seed: int = 1) -> bytes:
     return _saved(nodes, output, constants)
 
 
-def reranker_graph(seed: int = 2) -> bytes:
-    """How many of a question's tokens a passage has, about: (batch, 1)."""
+def reranker_graph() -> bytes:
+    """How many of a question's tokens a passage has, less four: (batch, 1)."""
     from onnx import TensorProto, helper
 
     node = helper.make_node
@@ -128,17 +129,24 @@ def reranker_graph(seed: int = 2) -> bytes:
     ]
     output = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", 1])
     constants = {
-        "table": _table(64, seed),
+        "table": np.diag(np.arange(len(vocabulary())) >= len(_SPECIAL)).astype(np.float32),
         "one": np.array([1], np.int64),
         "two": np.array([2], np.int64),
-        "scale": np.array(1 / 16, np.float32),
+        "scale": np.array(1, np.float32),
         "shift": np.array(4, np.float32),
     }
     return _saved(nodes, output, constants)
 
 
 def spec_of(
-    name: str, kind: str, files: dict[str, bytes], graph: str, dim: int = 0, *, pinned: bool = True, revision: str = COMMIT
+    name: str,
+    kind: str,
+    files: dict[str, bytes],
+    graph: str,
+    dim: int = 0,
+    *,
+    pinned: bool = True,
+    revision: str = COMMIT,
 ) -> ModelSpec:
     """The entry that the package's table would have for such files."""
     return ModelSpec(
