@@ -422,6 +422,10 @@ class Service(Protocol):
         """Embed what waits for it, for about so long. Raises `FunesError`."""
         ...
 
+    def prepare(self) -> None:
+        """Have ready what the next pass needs and takes long to make, once. Never raises."""
+        ...
+
     def behind(self, seconds: float) -> Sequence[str]:
         """Names of the agents in use whose transcripts changed so long ago and still wait to be read."""
         ...

@@ -125,7 +125,11 @@ class IndexService:
     def _redactor(self) -> Redactor:
         from funes_mcp.redaction import Redactor
 
-        return Redactor(self._home.root / "cache" / "rules")
+        return Redactor(self._rules)
+
+    @property
+    def _rules(self) -> Path:
+        return self._home.root / "cache" / "rules"
 
     @cached_property
     def _reranker(self) -> MaxSimReranker:
@@ -243,6 +247,12 @@ class IndexService:
             with suppress(MemoryBusyError):
                 self.index(IndexRequest())
         return done
+
+    def prepare(self) -> None:
+        """Compile the rules of the search for credentials, which takes seconds, when that was not done yet."""
+        with suppress(Exception):
+            if not any(self._rules.glob("*")):
+                self._redactor.warm()
 
     def behind(self, seconds: float) -> Sequence[str]:
         """Names of the agents in use whose transcripts changed so long ago and still wait to be read."""

@@ -288,6 +288,7 @@ def service_index(home: FunesHome) -> Index:
         service: Service = opened[0]  # type: ignore[assignment]
         try:
             report = service.index(IndexRequest(path=path, harness=agent))
+            service.prepare()  # a session has begun: its first turn must not wait for it
         except MemoryBusyError as error:
             raise Busy from error
         if path is not None and report.failures:

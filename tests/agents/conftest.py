@@ -12,14 +12,16 @@ from agents.drivers import WORLDS, World
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[Callable[..., World]]:
+def world(tmp_path: Path, with_rules: Callable[[Path], None]) -> Iterator[Callable[..., World]]:
     """Makes a world for an agent, by name."""
     models: list[Model] = []
 
     def make(name: str, package: str = "") -> World:
         model = Model().__enter__()
         models.append(model)
-        return WORLDS[name](tmp_path, model, name, package)
+        made = WORLDS[name](tmp_path, model, name, package)
+        with_rules(made.root)
+        return made
 
     yield make
     for model in models:

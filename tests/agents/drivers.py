@@ -21,7 +21,7 @@ T = TypeVar("T")
 FUNES = Path(sys.executable).parent / "funes"
 
 #: Seconds after which something that should happen within a few is given up. Nothing is asserted about time.
-PATIENCE = 45.0
+PATIENCE = 90.0
 
 
 def wait_for(what: Callable[[], T], patience: float = PATIENCE) -> T:
