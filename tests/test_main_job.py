@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -50,8 +51,9 @@ class Funes:
 
 
 @pytest.fixture(scope="module")
-def funes(tmp_path_factory: pytest.TempPathFactory) -> Funes:
+def funes(tmp_path_factory: pytest.TempPathFactory, with_rules: Callable[[Path], None]) -> Funes:
     funes = Funes(tmp_path_factory.mktemp("a home with späces"))
+    with_rules(funes.home / ".funes")
     funes.run("index", str(SAMPLE), "--yes")
     return funes
 
@@ -133,8 +135,11 @@ def test_a_second_pass_stores_nothing(funes: Funes) -> None:
     assert report["sessions"] == 4
 
 
-def test_a_new_turn_is_added_and_a_deleted_transcript_keeps_its_rows(tmp_path: Path) -> None:
+def test_a_new_turn_is_added_and_a_deleted_transcript_keeps_its_rows(
+    tmp_path: Path, with_rules: Callable[[Path], None]
+) -> None:
     funes = Funes(tmp_path)
+    with_rules(tmp_path / ".funes")
     folder = tmp_path / ".claude" / "projects" / "-home-ada-tidepool"
     folder.mkdir(parents=True)
     name = "2d7412ae-281f-5e27-8730-43248ee5d033.jsonl"
@@ -149,8 +154,9 @@ def test_a_new_turn_is_added_and_a_deleted_transcript_keeps_its_rows(tmp_path: P
     assert "E_TZ_DRIFT" in funes.run("recall", "E_TZ_DRIFT").stdout
 
 
-def test_a_transcript_damaged_beyond_reading_keeps_its_rows(tmp_path: Path) -> None:
+def test_a_transcript_damaged_beyond_reading_keeps_its_rows(tmp_path: Path, with_rules: Callable[[Path], None]) -> None:
     funes = Funes(tmp_path)
+    with_rules(tmp_path / ".funes")
     name = "2d7412ae-281f-5e27-8730-43248ee5d033.jsonl"
     whole = (SAMPLE / "claude" / "projects" / "-home-ada-tidepool" / name).read_bytes()
     transcript = tmp_path / name
@@ -161,9 +167,10 @@ def test_a_transcript_damaged_beyond_reading_keeps_its_rows(tmp_path: Path) -> N
     assert "E_TZ_DRIFT" in funes.run("recall", "E_TZ_DRIFT").stdout
 
 
-def test_a_credential_never_reaches_the_disk(tmp_path: Path) -> None:
+def test_a_credential_never_reaches_the_disk(tmp_path: Path, with_rules: Callable[[Path], None]) -> None:
     secret = "ghp_" + "aB3dE5fG7hJ9kL2mN4pQ" + "6rS8tU0vWxYz1C3e"
     funes = Funes(tmp_path)
+    with_rules(tmp_path / ".funes")
     transcript = tmp_path / "0b7f7a62-7d2b-4a53-9d0e-1f4f7e2f0a11.jsonl"
     arguments = {"command": f"curl -H 'Authorization: token {secret}' https://api.example.org/harbours"}
     content = [
