@@ -28,7 +28,7 @@ _BATCH_CHARS: Final = 16_384
 _BATCH: Final = 32
 
 #: Tokens that the cross-encoder reads for one question, all pairs together; see docs/models.md for what they cost.
-TOKEN_BUDGET: Final = 2_048
+TOKEN_BUDGET: Final = 1_280
 
 #: Characters of the part of a passage that is read, and how far apart the parts that are compared begin.
 WINDOW_CHARS: Final = 420
