@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 
@@ -99,7 +100,7 @@ def bench_cold(build: Build, repeat: int) -> None:
         "cold help": ("--help",),
         "cold status": ("status",),
     }.items():
-        seconds = sorted(timed(lambda a=arguments: build.run(*a)) for _ in range(repeat))
+        seconds = sorted(timed(partial(build.run, *arguments)) for _ in range(repeat))
         report(name, p50_s=round(statistics.median(seconds), 3), worst_s=round(seconds[-1], 3))
 
 
