@@ -115,15 +115,17 @@ def test_remembered_prompts_of_other_sessions_stay(tmp_path: Path) -> None:
     assert found == {("there", ""): "another question", ("gone", "history"): "a question"}
 
 
-def test_a_transcript_that_says_nothing_any_more_keeps_its_words_and_hides_the_remembered_prompts(
-    tmp_path: Path,
-) -> None:
+def test_remembered_prompts_come_back_when_the_transcript_lost_its_words(tmp_path: Path) -> None:
     file, history = transcript("gone"), prompts("gone", "a question")
     file.say("u1", "a question")
     store(tmp_path, file, history)
     file.turns, file.rewritten = [], True
-    store(tmp_path, file, history)
-    assert [row.turn_uuid for row in rows_of(tmp_path).values()] == ["u1"]
+    store(tmp_path, file)
+    with MemoryWriter.open(tmp_path, MODEL) as writer:
+        assert not writer.unchanged(source_of(history))
+        assert writer.cursor_of(source_of(history)) is None
+    store(tmp_path, history)
+    assert [row.turn_uuid for row in rows_of(tmp_path).values()] == ["history-0"]
 
 
 def agent(folder: str, parent: str, *texts: str) -> Transcript:

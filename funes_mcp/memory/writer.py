@@ -5,8 +5,7 @@ The rules, all of which depend only on what stands in the transcripts and not on
 * A message is recognised by its identity (see `chunk.content_identity`). It is stored once, under its *home*:
   of the places where it stands, the one whose session is no fork, then began first, then has the least id,
   then whose source has the least path.
-* What a source says replaces what that source said before. A source that is gone, or that says nothing any more,
-  says what it last said.
+* What a source says replaces what that source said before. A source that is gone says what it last said.
 * A store of many sessions says it of each session that is in it: one that was pruned from it is gone, too.
 * Sources that carry the same session id are one session, unless they have different messages at one turn, or
   are subagents of different sessions. Then they are unrelated: the one with the least path keeps the id, the
@@ -791,8 +790,6 @@ class MemoryWriter:
             touched.update(sessions.values())
         for path in earlier:
             seen = batch.seen[path]
-            if not seen and not batch.sources[path].many:
-                continue  # emptied, or damaged beyond reading: as good as deleted, so what it gave stays
             gone = [
                 place
                 for place in catalog.places_of_source(numbers[path])
