@@ -20,7 +20,7 @@ def world(tmp_path: Path, with_rules: Callable[[Path], None]) -> Iterator[Callab
         model = Model().__enter__()
         models.append(model)
         made = WORLDS[name](tmp_path, model, name, package)
-        with_rules(made.root)
+        made.with_rules = with_rules
         return made
 
     yield make

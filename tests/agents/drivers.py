@@ -39,6 +39,7 @@ class World:
     folder: Path
     model: Model
     name: str = ""
+    with_rules: Callable[[Path], None] | None = field(default=None, kw_only=True)
     package: str = ""
     environ: dict[str, str] = field(default_factory=dict)
 
@@ -122,6 +123,8 @@ class World:
         return done.stdout
 
     def add(self) -> str:
+        if self.with_rules is not None:
+            self.with_rules(self.root)
         return self.funes("add", self.name, "--yes", "--trust-hooks")
 
     def health(self) -> dict[str, dict[str, str]]:
