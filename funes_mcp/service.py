@@ -153,7 +153,8 @@ class IndexService:
         def work() -> IndexReport:
             nonlocal begun
             if begun:  # for another process that found the lock taken
-                return self._index(self._used_adapters(), IndexRequest(), None)
+                used = self._used_adapters(self._source_states(self._home.memory))
+                return self._index(used, IndexRequest(), None)
             begun = True
             return self._index(adapters, request, progress)
 
@@ -176,7 +177,7 @@ class IndexService:
             counts = report.sources.setdefault(harness, SourceCounts())
             for (_, reason), number in tally.skipped.items():
                 counts.skipped[reason] = counts.skipped.get(reason, 0) + number
-        changed = self._changed(found, report)
+        changed = _changed(found, self._source_states(self._home.memory), report)
         if request.limit is not None:
             for work in changed[request.limit :]:
                 counts = report.sources[work.source.harness]
@@ -224,20 +225,6 @@ class IndexService:
         named = self._environ.get("HOME", "").strip()
         return Path(named) if named else Path.home()
 
-    def _changed(self, found: Sequence[Work], report: IndexReport | None = None) -> list[Work]:
-        """The sources that differ from what the memory last read; needs no table."""
-        known = {state.path: state for state in self._source_states(self._home.memory)}
-        changed = []
-        for work in found:
-            state = known.get(safe_text(str(work.source.path)))
-            if state is None:
-                changed.append(work)
-            elif not state.complete or state.signature != signature_of(work.source):
-                changed.append(replace(work, cursor=state.cursor))
-            elif report is not None:
-                report.sources[work.source.harness].unchanged += 1
-        return changed
-
     def deepen(self, seconds: float | None = TURN_S) -> Deepened:
         """Embed what waits for it, for about so long; then index what others wanted to meanwhile."""
         from funes_mcp.memory.lock import WriterLock
@@ -256,26 +243,27 @@ class IndexService:
 
     def behind(self, seconds: float) -> Sequence[str]:
         """Names of the agents in use whose transcripts changed so long ago and still wait to be read."""
-        used = self._used_adapters()
+        states = self._source_states(self._home.memory)
+        used = self._used_adapters(states)
         if not used:
             return []
         found, _ = self._find(used, IndexRequest())
         latest = time.time_ns() - int(seconds * 1e9)
-        failed = {(s.path, s.signature) for s in self._source_states(self._home.memory) if s.failure}
+        failed = {(state.path, state.signature) for state in states if state.failure}
         late = {
             work.adapter.name
-            for work in self._changed(found)
+            for work in _changed(found, states)
             if work.source.mtime_ns <= latest
             and (safe_text(str(work.source.path)), signature_of(work.source)) not in failed  # tried as it is
         }
         return sorted(late)
 
-    def _used_adapters(self) -> list[TraceAdapter]:
+    def _used_adapters(self, states: Sequence[SourceState]) -> list[TraceAdapter]:
         """The agents of which something under one of their own folders was read before.
 
         A memory that was made from a named path stays what it is.
         """
-        read = {(state.harness, state.root) for state in self._source_states(self._home.memory)}
+        read = {(state.harness, state.root) for state in states}
         return [
             adapter
             for adapter in self._adapters
@@ -497,7 +485,7 @@ class IndexService:
 
         def step() -> None:
             if done:
-                self._index(self._used_adapters(), IndexRequest(), None)
+                self._index(self._used_adapters(self._source_states(self._home.memory)), IndexRequest(), None)
             else:
                 done.append(work())
 
@@ -599,6 +587,21 @@ class IndexService:
             wiring_notes(self._home, self._environ, self._user_home),
             self.recall,
         )
+
+
+def _changed(found: Sequence[Work], states: Sequence[SourceState], report: IndexReport | None = None) -> list[Work]:
+    """The sources that differ from what the memory last read (`states`); the others are counted in `report`."""
+    known = {state.path: state for state in states}
+    changed = []
+    for work in found:
+        state = known.get(safe_text(str(work.source.path)))
+        if state is None:
+            changed.append(work)
+        elif not state.complete or state.signature != signature_of(work.source):
+            changed.append(replace(work, cursor=state.cursor))
+        elif report is not None:
+            report.sources[work.source.harness].unchanged += 1
+    return changed
 
 
 def _disk_bytes(folder: Path) -> int:
