@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from funes_mcp.config import OtherHome
 from funes_mcp.errors import BadRequestError, FunesError
@@ -35,6 +36,37 @@ def load_adapters() -> tuple[list[TraceAdapter], list[str]]:
     if not found:
         raise FunesError("No adapters are installed.", "Install funes-mcp again: `pip install .`")
     return [found[name] for name in sorted(found)], broken
+
+
+def modules_beside(name: str) -> dict[str, str]:
+    """The modules called `name` beside the installed adapters, by agent; they need not exist."""
+    from importlib.metadata import entry_points
+
+    points = sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name)
+    return {point.name: f"{point.module}.{name}" for point in points}
+
+
+def find_beside(agent: str, name: str, attribute: str, purpose: str) -> Any:
+    """An attribute of the module called `name` beside an agent's adapter (`claude_code` means `claude`).
+
+    Args:
+        purpose: What it is for, as in "cannot be wired".
+
+    Raises:
+        BadRequestError: There is no such agent.
+        FunesError: The module cannot be imported, or lacks the attribute.
+    """
+    from importlib import import_module
+
+    known = modules_beside(name)
+    wanted = agent.strip().lower().replace("-", "_")
+    wanted = "claude" if wanted == "claude_code" else wanted
+    if wanted not in known:
+        raise BadRequestError(f"There is no agent called {agent!r}.", f"Known agents: {', '.join(known)}.")
+    try:
+        return getattr(import_module(known[wanted]), attribute)
+    except Exception as error:
+        raise FunesError(f"The adapter {wanted} cannot be {purpose}: {type(error).__name__}: {error}") from error
 
 
 def select(adapters: Sequence[TraceAdapter], harness: str | None) -> list[TraceAdapter]:

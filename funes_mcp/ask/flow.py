@@ -7,15 +7,14 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
-from importlib.metadata import entry_points
 from pathlib import Path
 
+from funes_mcp import discovery
 from funes_mcp.ask import child, citations, prompt
 from funes_mcp.ask.environment import surroundings
 from funes_mcp.ask.model import AgentAsking, Checked, Desk, Recalled
 from funes_mcp.ask.recalling import recall
-from funes_mcp.errors import BadRequestError, FunesError
+from funes_mcp.errors import FunesError
 from funes_mcp.models import Service
 from funes_mcp.render import harmless
 
@@ -83,23 +82,9 @@ class Watcher:
         """A further part of the answer."""
 
 
-def askings() -> dict[str, str]:
-    """The modules by which agents are asked, by agent: `asking` beside each installed adapter."""
-    points = sorted(entry_points(group="funes.adapters"), key=lambda point: point.name)
-    return {point.name: f"{point.module}.asking" for point in points}
-
-
 def find_asking(agent: str) -> AgentAsking:
     """How an agent as typed is asked (`claude_code` means `claude`). Raises `BadRequestError`, `FunesError`."""
-    known = askings()
-    wanted = agent.strip().lower().replace("-", "_")
-    wanted = "claude" if wanted == "claude_code" else wanted
-    if wanted not in known:
-        raise BadRequestError(f"There is no agent called {agent!r}.", f"Known agents: {', '.join(known)}.")
-    try:
-        asking: AgentAsking = import_module(known[wanted]).ASKING
-    except Exception as error:
-        raise FunesError(f"The adapter {wanted} cannot be asked: {type(error).__name__}: {error}") from error
+    asking: AgentAsking = discovery.find_beside(agent, "asking", "ASKING", "asked")
     return asking
 
 

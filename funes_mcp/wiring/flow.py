@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
-from importlib.metadata import entry_points
 from pathlib import Path
 
-from funes_mcp.errors import BadRequestError, FunesError
+from funes_mcp import discovery
+from funes_mcp.errors import FunesError
 from funes_mcp.home import FunesHome
 from funes_mcp.wiring.document import ConfigError
 from funes_mcp.wiring.files import Edit, FileChanged, commit
@@ -40,28 +40,15 @@ def wirings() -> dict[str, AgentWiring]:
     One that cannot be imported is left out; `find_wiring` says why.
     """
     found: dict[str, AgentWiring] = {}
-    for name, module in _modules().items():
+    for name, module in discovery.modules_beside("wiring").items():
         with suppress(Exception):
             found[name] = import_module(module).WIRING
     return found
 
 
-def _modules() -> dict[str, str]:
-    points = sorted(entry_points(group="funes.adapters"), key=lambda point: point.name)
-    return {point.name: f"{point.module}.wiring" for point in points}
-
-
 def find_wiring(agent: str) -> AgentWiring:
     """The wiring of an agent as typed (`claude_code` means `claude`). Raises `BadRequestError`, `FunesError`."""
-    known = _modules()
-    wanted = agent.strip().lower().replace("-", "_")
-    wanted = "claude" if wanted == "claude_code" else wanted
-    if wanted not in known:
-        raise BadRequestError(f"There is no agent called {agent!r}.", f"Known agents: {', '.join(known)}.")
-    try:
-        wiring: AgentWiring = import_module(known[wanted]).WIRING
-    except Exception as error:
-        raise FunesError(f"The adapter {wanted} cannot be wired: {type(error).__name__}: {error}") from error
+    wiring: AgentWiring = discovery.find_beside(agent, "wiring", "WIRING", "wired")
     return wiring
 
 
