@@ -208,7 +208,7 @@ def test_nothing_recalled_starts_no_agent(world: Callable[..., World], name: str
 def test_an_agent_says_that_the_passages_do_not_answer(world: Callable[..., World], name: str, package: str) -> None:
     here = remembering(world, name, package)
     words = "The passages do not answer this. They are about an archive."
-    asked = Asked(here, f"Who fed the zebra? [[text:{words}]]", "--json")
+    asked = Asked(here, f"Which compression does the zebra archive get on Sundays? [[text:{words}]]", "--json")
     value = json.loads(asked.out)
     assert (value["answered"], value["answer"], value["sources"]) == (False, words, [])
 
