@@ -345,8 +345,9 @@ def test_the_funes_home_reaches_hooks_and_servers(tmp_path: Path) -> None:
 def test_a_server_of_the_same_name_that_is_not_ours_comes_back(desk: Desk) -> None:
     path = desk.home / ".pi/agent/mcp.json"
     path.write_text('{"mcpServers": {"funes": {"url": "https://example.com"}}}')
-    desk.add("pi")
+    assert any("another MCP server named `funes`" in note for note in desk.add("pi").notes)
     assert "url" not in path.read_text()
+    assert not any("another MCP server" in note for note in desk.add("pi").notes)
     path.write_text(path.read_text() + "\n")
     desk.remove("pi")
     assert json.loads(path.read_text()) == {"mcpServers": {"funes": {"url": "https://example.com"}}}

@@ -6,12 +6,12 @@ instruction files, and keeps login and model.
 
 from __future__ import annotations
 
-import json
 import subprocess
 from typing import Any, Final
 
 from funes_mcp.ask.environment import surroundings
 from funes_mcp.ask.model import Desk, Prompt, Reader, Run, Said
+from funes_mcp.ask.records import record_of
 
 _FLAGS: Final = (
     "--tools",
@@ -82,12 +82,7 @@ class _Stream:
         self.said = Said()
 
     def line(self, line: str) -> str:
-        try:
-            record: Any = json.loads(line)
-        except ValueError:
-            return ""
-        if not isinstance(record, dict):
-            return ""
+        record = record_of(line)
         kind = record.get("type")
         if kind == "stream_event":
             return self._event(record.get("event"))

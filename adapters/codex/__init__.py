@@ -1,45 +1,10 @@
-"""Codex: its sessions on disk."""
+"""Codex: its sessions on disk: rollout files, plain or compressed, current or archived."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Final
 
-from funes_mcp.traces.adapter import SourceReader, TraceAdapter
-from funes_mcp.traces.model import Cursor, Root, Source, Tally
+from funes_mcp.traces.adapter import TraceAdapter
+from funes_mcp.traces.lazy import LazyAdapter
 
-
-class CodexAdapter:
-    """The sessions of Codex: rollout files, plain or compressed, current or archived."""
-
-    name = "codex"
-    harness = "codex"
-
-    def roots(self, environ: Mapping[str, str], home: Path) -> list[Root]:
-        from funes_adapters.codex import sessions
-
-        return sessions.roots(environ, home)
-
-    def sources(self, root: Root, tally: Tally) -> Iterator[Source]:
-        from funes_adapters.codex import sessions
-
-        return sessions.sources(root, tally)
-
-    def claims(self, path: Path, head: bytes) -> bool:
-        from funes_adapters.codex import sessions
-
-        return sessions.claims(path, head)
-
-    def source_at(self, path: Path) -> Source | None:
-        from funes_adapters.codex import sessions
-
-        return sessions.source_at(path)
-
-    def read(self, source: Source, cursor: Cursor | None) -> SourceReader:
-        from funes_adapters.codex import parse
-
-        return parse.reader(source, cursor)
-
-
-ADAPTER: Final[TraceAdapter] = CodexAdapter()
+ADAPTER: Final[TraceAdapter] = LazyAdapter("codex", "codex", "funes_adapters.codex.sessions")

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from funes_mcp.ask.environment import surroundings
 from funes_mcp.ask.model import Desk, Prompt, Reader, Run, Said
+from funes_mcp.ask.records import record_of
 
 #: Features that offer tools, run programs or start servers. Releases that lack one say so and go on.
 _FEATURES: Final = (
@@ -189,12 +190,7 @@ class _Events:
         self.said = Said()
 
     def line(self, line: str) -> str:
-        try:
-            record: Any = json.loads(line)
-        except ValueError:
-            return ""
-        if not isinstance(record, dict):
-            return ""
+        record = record_of(line)
         kind, item, error = record.get("type"), record.get("item"), record.get("error")
         if kind == "item.completed" and isinstance(item, dict) and item.get("type") == "agent_message":
             text = item.get("text")

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from funes_mcp.traces.adapter import SourceReader
 from funes_mcp.traces.files import source_of, walk
-from funes_mcp.traces.model import Root, Source, Tally
+from funes_mcp.traces.model import Cursor, Root, Source, Tally
 
 HARNESS: Final = "codex"
 _SUFFIXES: Final = (".jsonl", ".jsonl.zst")
@@ -99,3 +100,10 @@ def _unarchived(path: Path) -> bool:
     folder = path.parent.parent.joinpath("sessions", *match["date"].split("-"))
     plain = path.name.removesuffix(".zst")
     return (folder / plain).exists() or (folder / f"{plain}.zst").exists()
+
+
+def reader(source: Source, cursor: Cursor | None) -> SourceReader:
+    """A reader of one source. The parser is imported here: finding sources does not need it."""
+    from funes_adapters.codex import parse
+
+    return parse.reader(source, cursor)

@@ -1,45 +1,10 @@
-"""Hermes: its sessions on disk."""
+"""Hermes: its sessions on disk, out of its `state.db` and the older files beside it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Final
 
-from funes_mcp.traces.adapter import SourceReader, TraceAdapter
-from funes_mcp.traces.model import Cursor, Root, Source, Tally
+from funes_mcp.traces.adapter import TraceAdapter
+from funes_mcp.traces.lazy import LazyAdapter
 
-
-class HermesAdapter:
-    """The sessions of Hermes, out of its `state.db` and the older files beside it."""
-
-    name = "hermes"
-    harness = "hermes"
-
-    def roots(self, environ: Mapping[str, str], home: Path) -> list[Root]:
-        from funes_adapters.hermes import sessions
-
-        return sessions.roots(environ, home)
-
-    def sources(self, root: Root, tally: Tally) -> Iterator[Source]:
-        from funes_adapters.hermes import sessions
-
-        return sessions.sources(root, tally)
-
-    def claims(self, path: Path, head: bytes) -> bool:
-        from funes_adapters.hermes import sessions
-
-        return sessions.claims(path, head)
-
-    def source_at(self, path: Path) -> Source | None:
-        from funes_adapters.hermes import sessions
-
-        return sessions.source_at(path)
-
-    def read(self, source: Source, cursor: Cursor | None) -> SourceReader:
-        from funes_adapters.hermes.reader import DatabaseReader, FileReader
-
-        return DatabaseReader(source, cursor) if source.kind == "database" else FileReader(source)
-
-
-ADAPTER: Final[TraceAdapter] = HermesAdapter()
+ADAPTER: Final[TraceAdapter] = LazyAdapter("hermes", "hermes", "funes_adapters.hermes.sessions")

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from funes_mcp.traces.model import Root, Source, Tally
+from funes_mcp.traces.adapter import SourceReader
+from funes_mcp.traces.model import Cursor, Root, Source, Tally
 
 HARNESS: Final = "hermes"
 DATABASE: Final = "state.db"
@@ -121,3 +122,10 @@ def _one(root: Root, path: Path, kind: str, tally: Tally) -> Iterator[Source]:
         context=(("database", str(beside)),),
         many=kind == "database",
     )
+
+
+def reader(source: Source, cursor: Cursor | None) -> SourceReader:
+    """A reader of one source. The parsers are imported here: finding sources does not need them."""
+    from funes_adapters.hermes.reader import DatabaseReader, FileReader
+
+    return DatabaseReader(source, cursor) if source.kind == "database" else FileReader(source)

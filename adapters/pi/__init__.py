@@ -1,45 +1,10 @@
-"""pi: its sessions on disk."""
+"""pi: its sessions on disk: trees of entries, a file each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Final
 
-from funes_mcp.traces.adapter import SourceReader, TraceAdapter
-from funes_mcp.traces.model import Cursor, Root, Source, Tally
+from funes_mcp.traces.adapter import TraceAdapter
+from funes_mcp.traces.lazy import LazyAdapter
 
-
-class PiAdapter:
-    """The sessions of pi: trees of entries, a file each."""
-
-    name = "pi"
-    harness = "pi"
-
-    def roots(self, environ: Mapping[str, str], home: Path) -> list[Root]:
-        from funes_adapters.pi import sessions
-
-        return sessions.roots(environ, home)
-
-    def sources(self, root: Root, tally: Tally) -> Iterator[Source]:
-        from funes_adapters.pi import sessions
-
-        return sessions.sources(root, tally)
-
-    def claims(self, path: Path, head: bytes) -> bool:
-        from funes_adapters.pi import sessions
-
-        return sessions.claims(path, head)
-
-    def source_at(self, path: Path) -> Source | None:
-        from funes_adapters.pi import sessions
-
-        return sessions.source_at(path)
-
-    def read(self, source: Source, cursor: Cursor | None) -> SourceReader:
-        from funes_adapters.pi import parse
-
-        return parse.reader(source, cursor)
-
-
-ADAPTER: Final[TraceAdapter] = PiAdapter()
+ADAPTER: Final[TraceAdapter] = LazyAdapter("pi", "pi", "funes_adapters.pi.sessions")

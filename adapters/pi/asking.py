@@ -6,10 +6,10 @@ it: so it is not given.
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 from funes_mcp.ask.model import Desk, Prompt, Reader, Run, Said
+from funes_mcp.ask.records import record_of
 
 _FLAGS: Final = (
     "--mode",
@@ -52,12 +52,7 @@ class _Stream:
         self.said = Said()
 
     def line(self, line: str) -> str:
-        try:
-            record: Any = json.loads(line)
-        except ValueError:
-            return ""
-        if not isinstance(record, dict):
-            return ""
+        record = record_of(line)
         if record.get("type") == "message_update":
             event = record.get("assistantMessageEvent")
             delta = event.get("delta") if isinstance(event, dict) and event.get("type") == "text_delta" else None

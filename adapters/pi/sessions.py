@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from funes_mcp.traces.adapter import SourceReader
 from funes_mcp.traces.files import source_of, walk
-from funes_mcp.traces.model import Root, Source, Tally
+from funes_mcp.traces.model import Cursor, Root, Source, Tally
 
 HARNESS: Final = "pi"
 _SUFFIX: Final = ".jsonl"
@@ -60,3 +61,10 @@ def claims(path: Path, head: bytes) -> bool:
 def source_at(path: Path) -> Source | None:
     """The source that a file somewhere is."""
     return source_of(HARNESS, path.parent, path, Tally()) if path.suffix == _SUFFIX else None
+
+
+def reader(source: Source, cursor: Cursor | None) -> SourceReader:
+    """A reader of one source. The parser is imported here: finding sources does not need it."""
+    from funes_adapters.pi import parse
+
+    return parse.reader(source, cursor)

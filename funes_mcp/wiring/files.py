@@ -26,12 +26,14 @@ class Edit:
     Attributes:
         shared: True for a file that is the user's (or the agent's) and only edited here; False for one that is
             wholly ours.
+        note: What the person should know of the edit; "" for nothing.
     """
 
     path: Path
     before: bytes | None
     after: bytes | None
     shared: bool = True
+    note: str = ""
 
     @property
     def changes(self) -> bool:
@@ -71,12 +73,16 @@ class ConfigText:
         path: The file; it need not exist.
         fmt: How it is written.
         raw: Its bytes, None when there is no file.
+
+    Attributes:
+        note: What the person should be told when the edit is carried out.
     """
 
     def __init__(self, path: Path, fmt: Format, raw: bytes | None) -> None:
         self.path = path
         self.fmt = fmt
         self.raw = raw
+        self.note = ""
         data = raw or b""
         self._bom = data.startswith(codecs.BOM_UTF8)
         try:
@@ -110,7 +116,7 @@ class ConfigText:
         if self.raw is None and not self.text:
             return Edit(self.path, None, None)
         data = self.text.encode()
-        return Edit(self.path, self.raw, codecs.BOM_UTF8 + data if self._bom else data)
+        return Edit(self.path, self.raw, codecs.BOM_UTF8 + data if self._bom else data, note=self.note)
 
     def _replace(self, text: str) -> None:
         if text != self.text:

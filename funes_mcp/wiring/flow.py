@@ -95,8 +95,10 @@ class Wirer:
             )
         place = self.place(wiring)
         order = Order(program, frozenset(consents), presence)
-        written = _persist(lambda: self._add(wiring, place, order))
-        notes = [c.declined for c in wiring.consents(place) if c.key not in consents and c.declined]
+        replaced: list[str] = []
+        written = _persist(lambda: self._add(wiring, place, order, replaced))
+        notes = list(replaced)
+        notes += [c.declined for c in wiring.consents(place) if c.key not in consents and c.declined]
         if presence.used and not presence.program:
             notes.append(
                 f"There is no `{wiring.command}` on PATH; {place.root} is there, so funes was wired all the same."
@@ -105,8 +107,9 @@ class Wirer:
             notes.append(f"{wiring.title} has not been run yet; funes waits for it.")
         return Outcome(tuple(written), (*notes, *wiring.advice(place, order)))
 
-    def _add(self, wiring: AgentWiring, place: Place, order: Order) -> list[Path]:
+    def _add(self, wiring: AgentWiring, place: Place, order: Order, notes: list[str]) -> list[Path]:
         edits = wiring.add(place, order)
+        notes[:] = [edit.note for edit in edits if edit.changes and edit.note]
         known = self._receipts.find(wiring.name, place.root)
         receipt = known or Receipt(wiring.name, place.root, place.root != wiring.root({}, place.home))
         # What is ours although no receipt says so (an earlier home was deleted) must not come back with `remove`.

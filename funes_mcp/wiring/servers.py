@@ -20,6 +20,11 @@ def put_server(config: ConfigText, keys: Keys, entry: dict[str, Any]) -> None:
             environment.pop("FUNES_HOME", None)
         if environment:
             entry["env"] = environment
+    elif known is not None:
+        config.note = (
+            f"{config.path} had another MCP server named `{keys[-1]}`, which funes now stands in place of; "
+            "`funes remove` puts it back."
+        )
     entry = {key: value for key, value in entry.items() if not (key == "env" and not value)}
     config.put(keys, entry)
 
