@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from funes_mcp import collection
 from funes_mcp.errors import FunesError
 from funes_mcp.models import IndexReport, Progress
-from funes_mcp.reading import Begun, Ended, Failed, Message, Read, Work
+from funes_mcp.reading import Begun, Ended, Failed, Message, Read, Work, reads_apart
 from funes_mcp.traces.model import SessionInfo, Tally
 
 if TYPE_CHECKING:
@@ -56,7 +57,10 @@ class Pass:
         if self._progress:
             self._progress.started(len(work), sum(w.source.size for w in work))
         try:
-            self._take(work, messages)
+            if reads_apart(work):  # the first of it will take a moment
+                self._writer.prepare()
+            with collection.seldom():
+                self._take(work, messages)
             self._commit()
             self._writer.maintain()
         except KeyboardInterrupt:
@@ -92,6 +96,7 @@ class Pass:
         self._report.redacted.update(part.redacted)
         waiting = 0
         at = 0
+        bare: list[str] = []
         for item in part.items:
             if isinstance(item, SessionInfo):
                 self._writer.put_session(item)
@@ -99,10 +104,14 @@ class Pass:
             turn, chunks = item
             stored = self._writer.put_turn(turn, chunks)
             waiting += stored
-            if stored and part.vectors is not None:
+            if stored and part.vectors is None:
+                bare += [chunk.text for chunk in chunks]
+            elif stored and part.vectors is not None:
                 for offset, chunk in enumerate(chunks):
                     self._vectors[chunk.text] = part.vectors[at + offset]
             at += len(chunks)
+        if bare and self._embedder is not None:
+            self._vectors.update(zip(bare, self._embedder.embed_passages(bare), strict=True))
         return waiting
 
     def _count(self, work: Work, ended: Ended, chunks: int) -> None:

@@ -11,15 +11,15 @@ import os
 import pickle
 import signal
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from queue import Queue
 from threading import Thread
 from typing import TYPE_CHECKING
 
+from funes_mcp import collection
 from funes_mcp.memory.chunk import chunks_of
 from funes_mcp.memory.model import Chunk
 from funes_mcp.redaction.records import redacted_info, redacted_json
@@ -27,6 +27,7 @@ from funes_mcp.traces.checkout import Checkouts
 from funes_mcp.traces.model import Cursor, SessionInfo, Source, Tally, Turn
 
 if TYPE_CHECKING:
+    from ctypes import c_ulong
     from multiprocessing.connection import Connection
 
     from numpy import float32
@@ -41,6 +42,16 @@ BATCH_CHUNKS = 256
 
 #: Batches that may wait for the writer: what is read while it commits. About 40 MB.
 QUEUED_BATCHES = 64
+
+#: Messages that wait for the writer when it has enough to do: with fewer it embeds what comes, instead of waiting.
+BUSY_MESSAGES = 2
+
+#: Characters of transcripts that are parsed ahead while the rules of the redactor load. At most 130 MB.
+AHEAD_CHARS = 32_000_000
+
+#: Bytes in the pipe between the processes. A batch is several hundred kilobytes: in a pipe of the usual 64 the child
+#: would wait for the parent's other threads several times for each.
+PIPE_BYTES = 1 << 20
 
 #: Characters that are kept of why a source could not be read: an error may quote what it met.
 LONGEST_REASON = 200
@@ -76,7 +87,7 @@ class Read:
     """A part of a source: sessions, and turns (without their blocks) with their chunks, in order.
 
     Attributes:
-        vectors: float32 (n, width), one for each chunk in order; None when nobody embeds here.
+        vectors: float32 (n, width), one for each chunk in order; None when they are left to the writer.
         redacted: How many credentials were replaced, by kind.
     """
 
@@ -105,6 +116,16 @@ Message = Begun | Read | Ended | Failed
 
 
 @dataclass(frozen=True, slots=True)
+class _Opening:
+    """A source is about to be opened: should this process die before it is begun, then of it."""
+
+    place: int
+
+
+_Parsed = _Opening | Begun | SessionInfo | Turn | Ended | Failed
+
+
+@dataclass(frozen=True, slots=True)
 class How:
     """How sources are read.
 
@@ -113,11 +134,15 @@ class How:
         redactor: Replaces credentials in the rendered text of each whole block, in titles and other words about a
             session, and in what a parser remembers.
         embedder: Embeds chunks as they are read; None leaves that to the writer.
+        checkouts: Knows which repository a working directory belongs to.
+        busy: Whether who gets what is read has enough to do; else a batch is handed over without vectors.
     """
 
     thinking: bool = True
     redactor: Redactor | None = None
     embedder: Embedder | None = None
+    checkouts: Checkouts = field(default_factory=Checkouts)
+    busy: Callable[[], bool] | None = None
 
 
 @dataclass(slots=True)
@@ -135,62 +160,147 @@ class _Batch:
         return found.text
 
 
-def read(work: Sequence[Work], how: How, first: int = 0) -> Iterator[Message]:
+def read(work: Sequence[Work], how: How, places: Iterable[int] | None = None) -> Iterator[Message]:
     """Read sources one after another. Never raises for what is in them.
 
     Args:
-        first: The position at which to start.
+        places: The positions of those that are read, in order; None for all.
     """
-    checkouts = Checkouts()
-    for place in range(first, len(work)):
+    for message in _read(work, how, range(len(work)) if places is None else places):
+        if not isinstance(message, _Opening):
+            yield message
+
+
+def _read(work: Sequence[Work], how: How, places: Iterable[int]) -> Iterator[Message | _Opening]:
+    parsed = _parsed(work, places)
+    making: _Making | None = None
+    failed = -1
+    for event in parsed if how.redactor is None else _ahead(parsed, how.redactor):
+        if isinstance(event, Begun):
+            making = _Making(work[event.place], event.place, how)
+            yield event
+        elif isinstance(event, Failed):
+            making = None
+            if event.place != failed:
+                yield event if how.redactor is None else replace(event, reason=how.redactor.redact(event.reason).text)
+        elif isinstance(event, _Opening):
+            yield event
+        elif making is not None:
+            try:
+                yield from making.take(event)
+            except Exception as error:  # what follows of this source is parsed and passed over
+                reason = _reason(error)
+                yield Failed(making.place, reason if how.redactor is None else how.redactor.redact(reason).text)
+                failed = making.place
+                making = None
+
+
+def _parsed(work: Sequence[Work], places: Iterable[int]) -> Iterator[_Parsed]:
+    """What the adapters give, as it is: nothing in it is redacted yet."""
+    for place in places:
+        one = work[place]
+        yield _Opening(place)
         try:
-            yield from _read_one(work[place], place, how, checkouts)
+            reader = one.adapter.read(one.source, one.cursor)
+            yield Begun(place, reader.whole)
+            yield from reader
+            yield Ended(reader.cursor(), reader.tally)
         except OSError as error:
             yield Failed(place, error.strerror or str(error))
         except Exception as error:  # a fault of ours with one file must not cost the others
-            reason = f"{type(error).__name__}: {error}"[:LONGEST_REASON]
-            yield Failed(place, reason if how.redactor is None else how.redactor.redact(reason).text)
+            yield Failed(place, _reason(error))
 
 
-def _read_one(work: Work, place: int, how: How, checkouts: Checkouts) -> Iterator[Message]:
-    reader = work.adapter.read(work.source, work.cursor)
-    yield Begun(place, reader.whole)
-    path = str(work.source.path)
-    infos: dict[str, SessionInfo] = {}
-    batch = _Batch()
-    for event in reader:
-        if isinstance(event, SessionInfo):
-            info = event
-            if info.repo is None and info.cwd is not None:
-                info = replace(info, repo=checkouts.repo_at(info.cwd))
-            info = redacted_info(info, partial(batch.redact, how=how))
-            infos[event.session_id] = info
-            batch.items.append(info)
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:LONGEST_REASON]
+
+
+def _ahead(parsed: Iterator[_Parsed], redactor: Redactor) -> Iterator[_Parsed]:
+    """The same, but parsed ahead while the redactor gets ready: its rules take seconds to compile, once.
+
+    That a source is being opened is told at once, so that others know what was read when this process dies.
+    """
+    waiting: deque[_Parsed] = deque()
+    held = 0
+    while redactor.loading and held < AHEAD_CHARS:
+        event = next(parsed, None)
+        if event is None:
+            break
+        if isinstance(event, _Opening):
+            yield event
             continue
-        known = infos.get(event.session_id)
+        waiting.append(event)
+        if isinstance(event, Turn):
+            held += sum(len(block.text) for block in event.blocks) + 1_000
+    while waiting:
+        yield waiting.popleft()
+    yield from parsed
+
+
+class _Making:
+    """Makes batches of what one source gives."""
+
+    def __init__(self, work: Work, place: int, how: How) -> None:
+        self.place = place
+        self._work = work
+        self._how = how
+        self._path = str(work.source.path)
+        self._infos: dict[str, SessionInfo] = {}
+        self._batch = _Batch()
+
+    def take(self, event: SessionInfo | Turn | Ended) -> Iterator[Read | Ended]:
+        if isinstance(event, Turn):
+            self._turn(event)
+            if self._batch.chunks >= BATCH_CHUNKS:
+                yield self._made()
+        elif isinstance(event, SessionInfo):
+            self._info(event)
+        else:
+            if self._batch.items:
+                yield self._made()
+            yield replace(event, cursor=self._clean(event.cursor))
+
+    def _info(self, info: SessionInfo) -> None:
+        if info.repo is None and info.cwd is not None:
+            info = replace(info, repo=self._how.checkouts.repo_at(info.cwd))
+        info = redacted_info(info, self._redact)
+        self._infos[info.session_id] = info
+        self._batch.items.append(info)
+
+    def _turn(self, turn: Turn) -> None:
+        known = self._infos.get(turn.session_id)
         if known is None:
-            known = infos[event.session_id] = SessionInfo(event.session_id, work.source.harness)
-            batch.items.append(known)
-        chunks = chunks_of(event, known, path, thinking=how.thinking, redact=partial(batch.redact, how=how))
-        batch.items.append((replace(event, blocks=()), chunks))
-        batch.chunks += len(chunks)
-        if batch.chunks >= BATCH_CHUNKS:
-            yield _embedded(batch, how)
-            batch = _Batch()
-    if batch.items:
-        yield _embedded(batch, how)
-    cursor = reader.cursor()
-    if how.redactor is not None and cursor.state is not None:  # parsers remember titles, and prompts in a queue
-        redactor = how.redactor
-        cursor = replace(cursor, state=redacted_json(cursor.state, lambda text: redactor.redact(text).text))
-    yield Ended(cursor, reader.tally)
+            known = self._infos[turn.session_id] = SessionInfo(turn.session_id, self._work.source.harness)
+            self._batch.items.append(known)
+        chunks = chunks_of(turn, known, self._path, thinking=self._how.thinking, redact=self._redact)
+        self._batch.items.append((replace(turn, blocks=()), chunks))
+        self._batch.chunks += len(chunks)
+
+    def _redact(self, text: str) -> str:
+        return self._batch.redact(text, self._how)
+
+    def _made(self) -> Read:
+        batch, self._batch = self._batch, _Batch()
+        return _embedded(batch, self._how)
+
+    def _clean(self, cursor: Cursor) -> Cursor:
+        redactor = self._how.redactor
+        if redactor is None or cursor.state is None:
+            return cursor
+        # parsers remember titles, and prompts in a queue
+        return replace(cursor, state=redacted_json(cursor.state, lambda text: redactor.redact(text).text))
 
 
 def _embedded(batch: _Batch, how: How) -> Read:
-    if how.embedder is None:
+    if how.embedder is None or (how.busy is not None and not how.busy()):
         return Read(batch.items, None, batch.redacted)
     texts = [chunk.text for item in batch.items if isinstance(item, tuple) for chunk in item[1]]
     return Read(batch.items, how.embedder.embed_passages(texts), batch.redacted)
+
+
+def reads_apart(work: Sequence[Work]) -> bool:
+    """Whether there is so much to read, and this is a system where a process can be forked safely, that one is."""
+    return sys.platform in ("linux", "freebsd") and sum(w.source.size for w in work) >= PARALLEL_BYTES
 
 
 def read_apart(work: Sequence[Work], how: How) -> Iterator[Message]:
@@ -198,21 +308,33 @@ def read_apart(work: Sequence[Work], how: How) -> Iterator[Message]:
 
     Must be called before anything starts native threads, which a fork would not carry over.
     """
-    if sys.platform not in ("linux", "freebsd") or sum(w.source.size for w in work) < PARALLEL_BYTES:
+    if not reads_apart(work):
         if how.redactor is not None:  # its rules load while the table does
-            Thread(target=how.redactor.warm, name="funes-rules", daemon=True).start()
+            how.redactor.warm_apart()
         return read(work, how)
     from multiprocessing import get_context
 
     context = get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
-    child = context.Process(target=_child, args=(theirs, ours, work, how), daemon=True)
+    taken = context.RawValue("L", 0)
+    child = context.Process(target=_child, args=(theirs, ours, taken, work, how), daemon=True)
     child.start()
     theirs.close()
-    # A pipe holds one batch; the child must not wait for a commit, so a thread takes batches off it.
+    _widen(ours)
+    # A pipe holds few batches; the child must not wait for a commit, so a thread takes batches off it.
     queue: Queue[bytes | None] = Queue(QUEUED_BATCHES)
     Thread(target=_drain, args=(ours, queue), name="funes-reading", daemon=True).start()
-    return _received(queue, child.terminate, work, how)
+    return _received(queue, taken, child.terminate, work, how)
+
+
+def _widen(pipe: Connection) -> None:
+    """Give a pipe more room, where the system has a call for it (Linux)."""
+    import fcntl
+
+    call = getattr(fcntl, "F_SETPIPE_SZ", None)
+    if call is not None:
+        with suppress(OSError):  # over what this user's pipes may hold
+            fcntl.fcntl(pipe.fileno(), call, PIPE_BYTES)
 
 
 def _drain(pipe: Connection, queue: Queue[bytes | None]) -> None:
@@ -223,15 +345,19 @@ def _drain(pipe: Connection, queue: Queue[bytes | None]) -> None:
 
 
 def _received(
-    queue: Queue[bytes | None], stop: Callable[[], None], work: Sequence[Work], how: How
+    queue: Queue[bytes | None], taken: c_ulong, stop: Callable[[], None], work: Sequence[Work], how: How
 ) -> Iterator[Message]:
-    at = 0
+    at, opening = 0, -1
     open_source = False
     try:
         while (data := queue.get()) is not None:
-            message: Message | None = pickle.loads(data)
+            taken.value += 1
+            message: Message | _Opening | None = pickle.loads(data)
             if message is None:
                 return
+            if isinstance(message, _Opening):
+                opening = message.place
+                continue
             if isinstance(message, Begun):
                 at, open_source = message.place, True
             elif isinstance(message, Failed):
@@ -241,18 +367,25 @@ def _received(
             yield message
     finally:
         stop()
-    if open_source:
-        yield Failed(at, "the process that read it died")
-        at += 1
-    yield from read(work, how, at)
+    deadly = at if open_source else opening
+    # What was parsed ahead died with the process: it is read again, but for what killed it.
+    yield from read(work, how, range(at, deadly))
+    if deadly >= at:
+        yield Failed(deadly, "the process that read it died")
+    yield from read(work, how, range(max(at, deadly + 1), len(work)))
 
 
-def _child(pipe: Connection, other: Connection, work: Sequence[Work], how: How) -> None:
+def _child(pipe: Connection, other: Connection, taken: c_ulong, work: Sequence[Work], how: How) -> None:
     other.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to both; the parent decides
-    with suppress(BrokenPipeError, OSError):
-        for message in read(work, how):
+    if how.redactor is not None:
+        how.redactor.warm_apart()
+    sent = 0
+    how = replace(how, busy=lambda: sent >= taken.value + BUSY_MESSAGES)
+    with suppress(BrokenPipeError, OSError), collection.seldom():
+        for message in _read(work, how, range(len(work))):
             pipe.send_bytes(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
+            sent += 1
         pipe.send_bytes(pickle.dumps(None))
     pipe.close()
     os._exit(0)

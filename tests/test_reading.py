@@ -11,6 +11,7 @@ import pytest
 
 from funes_mcp import reading
 from funes_mcp.reading import Begun, Ended, Failed, How, Read, Work, read, read_apart
+from funes_mcp.redaction.model import Redacted
 from funes_mcp.traces.model import Block, Cursor, Event, SessionInfo, Source, Tally, Turn
 
 
@@ -122,3 +123,75 @@ def test_blocks_stay_behind_and_chunks_come_through() -> None:
     ]
     assert [turn.blocks for turn, _ in turns] == [(), (), ()]
     assert [chunk.cwd for _, chunks in turns for chunk in chunks] == ["/w"] * 3
+
+
+class Loading:
+    """A redactor whose rules load until `after` texts could have been parsed."""
+
+    def __init__(self, after: int) -> None:
+        self._left = after
+
+    def warm_apart(self) -> None:
+        """It loads already."""
+
+    @property
+    def loading(self) -> bool:
+        self._left -= 1
+        return self._left >= 0
+
+    def redact(self, text: str) -> Redacted:
+        return Redacted(text.replace("1", "*"))
+
+
+def loading(after: int) -> How:
+    redactor: Any = Loading(after)
+    return How(redactor=redactor)
+
+
+@pytest.mark.parametrize("after", [0, 1, 2, 5, 9, 14, 1000])
+def test_what_is_parsed_while_the_rules_load_gives_the_same(after: int) -> None:
+    names = ("one", "missing", "broken", "two", "broken")
+    assert shape(read(work(*names), loading(after))) == shape(read(work(*names), loading(0)))
+
+
+def test_what_is_parsed_ahead_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "AHEAD_CHARS", 0)
+    how = loading(1000)
+    assert next(iter(read(work("one"), how))) == Begun(0, whole=True)
+    assert how.redactor is not None
+    assert how.redactor.loading
+
+
+@pytest.mark.usefixtures("apart")
+def test_a_transcript_that_kills_the_process_before_anything_was_sent_costs_only_itself() -> None:
+    names = ("one", "broken", "deadly", "two", "deadly")
+    found = shape(read_apart(work(*names), loading(1000)))
+    assert found == [
+        *shape(read(work("one", "broken"), loading(0))),
+        (2, "the process that read it died"),
+        3,
+        *["two 0", "two *", "two 2"],
+        3,
+        4,
+        *["deadly 0", "deadly *", "deadly 2"],
+        3,
+    ]
+
+
+def test_a_block_that_cannot_be_redacted_costs_its_source_only() -> None:
+    how = loading(0)
+
+    def redact(text: str) -> Redacted:
+        if text == "two 1":
+            raise RuntimeError("a fault")
+        return Redacted(text)
+
+    vars(how.redactor)["redact"] = redact
+    assert shape(read(work("one", "two", "three"), how))[4:] == [
+        3,
+        1,
+        (1, "RuntimeError: a fault"),
+        2,
+        *["three 0", "three 1", "three 2"],
+        3,
+    ]

@@ -232,6 +232,11 @@ class MemoryWriter:
         finally:
             self._stack.close()
 
+    def prepare(self) -> None:
+        """Load the libraries that a commit needs: more than a second, worth spending while there is nothing to do."""
+        import lancedb  # noqa: F401
+        import tantivy  # noqa: F401
+
     # -- sources ---------------------------------------------------------------------------------------
 
     @property

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import Final
 
 from funes_mcp.redaction.keys import find_private_keys
@@ -46,6 +47,7 @@ class Redactor:
 
     def __init__(self, cache_dir: Path | None = None, *, library: bool = True) -> None:
         self._library = Library(cache_dir) if library else None
+        self._loader: Thread | None = None
 
     @property
     def failure(self) -> str | None:
@@ -57,6 +59,16 @@ class Redactor:
         if self._library is not None:
             with suppress(ScannerError):
                 self._library.load()
+
+    def warm_apart(self) -> None:
+        """The same in a thread, which leaves the interpreter to others most of the time; see `loading`."""
+        self._loader = Thread(target=self.warm, name="funes-rules", daemon=True)
+        self._loader.start()
+
+    @property
+    def loading(self) -> bool:
+        """Whether `warm_apart` goes on, so that `redact` would have to wait for it."""
+        return self._loader is not None and self._loader.is_alive()
 
     def redact(self, text: str) -> Redacted:
         """Replace the value of every credential by `[REDACTED:<kind>]`. Never raises.
