@@ -18,11 +18,14 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from funes_mcp.errors import FunesError
 from funes_mcp.home import private_folder
+from funes_mcp.hub.address import endpoint, offline
+from funes_mcp.hub.errors import HubError, HubFileMissingError
 
 if TYPE_CHECKING:
     from huggingface_hub import HfFileMetadata
+
+__all__ = ["Fetched", "HubError", "HubFileMissingError", "Told", "answers", "endpoint", "fetch", "offline", "sha256_of"]
 
 #: Told how many more bytes have come, and how many the file has in all (0: unknown).
 Told = Callable[[int, int], None]
@@ -30,14 +33,6 @@ Told = Callable[[int, int], None]
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _SHA1: Final = re.compile(r"[0-9a-f]{40}")
 _BLOCK: Final = 1 << 20
-
-
-class HubError(FunesError):
-    """The Hub did not give what was asked for."""
-
-
-class HubFileMissingError(HubError):
-    """The repository has no such file at that revision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +49,6 @@ class Fetched:
     size: int
     sha256: str
     verified: bool
-
-
-def endpoint() -> str:
-    """The address of the Hub in use, without a slash at its end."""
-    return (os.environ.get("HF_ENDPOINT", "").strip() or "https://huggingface.co").rstrip("/")
-
-
-def offline() -> bool:
-    """Whether `HF_HUB_OFFLINE` forbids every request."""
-    return os.environ.get("HF_HUB_OFFLINE", "").strip().upper() in ("1", "ON", "YES", "TRUE")
 
 
 def answers(repo: str, path: str, revision: str, patience: float = 3.0) -> bool:
