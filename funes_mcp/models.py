@@ -12,6 +12,7 @@ from funes_mcp.memory.model import Chunk, Sighting
 from funes_mcp.traces.model import Tally
 
 if TYPE_CHECKING:
+    from funes_mcp.curation.desk import Desk
     from funes_mcp.deepmodels import Deepened, DeepModels
 
 
@@ -411,6 +412,10 @@ class Service(Protocol):
 
     def unforget(self, sessions: Sequence[str]) -> Sequence[str]:
         """Let sessions be indexed again. Returns the paths of their transcripts. Raises `MemoryBusyError`."""
+        ...
+
+    def curation(self, memory: str, repository: str | None, here: Path) -> Desk:
+        """Get ready to review what a published memory gets; see `curation.desk.open_desk`."""
         ...
 
     @property

@@ -52,6 +52,7 @@ from funes_mcp.reading import How, Work, read_apart
 from funes_mcp.traces.model import BLOCK_TYPES, Root, Tally
 
 if TYPE_CHECKING:
+    from funes_mcp.curation.desk import Desk
     from funes_mcp.inference.maxsim import MaxSimReranker
     from funes_mcp.inference.protocols import Embedder
     from funes_mcp.memory.model import Embedding, Filter
@@ -476,6 +477,12 @@ class IndexService:
                 return writer.remember(sessions)
 
         return self._alone(work)
+
+    def curation(self, memory: str, repository: str | None, here: Path) -> Desk:
+        """Get ready to review sessions for a published memory."""
+        from funes_mcp.curation.desk import open_desk
+
+        return open_desk(self._home, memory, repository, here, lambda: self._reader(LOCAL))
 
     def _alone(self, work: Callable[[], T]) -> T:
         """Do `work` once as the only writer, and then what others left word of meanwhile."""

@@ -31,6 +31,7 @@ COMMANDS: Final = (
     ("remove", "funes_mcp.cli.remove", "Take back what add did."),
     ("scrub", "funes_mcp.cli.scrub", "Take credentials out of what is stored."),
     ("forget", "funes_mcp.cli.forget", "Remove sessions for good."),
+    ("curate", "funes_mcp.cli.curate", "Choose the sessions that a project's published memory gets."),
     ("models", "funes_mcp.cli.models", "Show models, fetch deeper ones, move the memory to another."),
     ("doctor", "funes_mcp.cli.doctor", "Check the memory against the disk."),
     ("mcp", "funes_mcp.cli.mcp", "The MCP server that agents start."),

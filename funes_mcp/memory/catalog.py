@@ -232,12 +232,26 @@ class Message:
     shape: int
     ts: str = ""
 
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return _pieces(self.blocks)
+
     def pieces(self) -> Iterator[tuple[int, int]]:
         """The coordinates `(block_idx, split_idx)` of its rows, in order."""
         for part in self.blocks.split():
             block, _, count = part.partition(":")
             for number in range(int(count)):
                 yield int(block), number
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """A message where it is stored: what its transcript says of the turn, and under which facts of the session."""
+
+    message: Message
+    facts: TurnFacts
+    info: int
 
 
 def safe_text(text: str) -> str:
@@ -519,6 +533,32 @@ class Catalog:
             found[int(row[0])] = SessionInfo(*json.loads(row[1]))
         return found
 
+    def infos_of_repository(self, name: str) -> set[int]:
+        """Numbers of the facts of sessions that were held in a checkout of `owner/name`, compared without case."""
+        wanted = name.lower()
+        found = set()
+        for no, data in self._db.execute("select no, data from infos"):
+            repo = SessionInfo(*json.loads(data)).repo
+            if repo is not None and wanted in repo.lower().split():
+                found.add(int(no))
+        return found
+
+    def sessions_with(self, infos: Iterable[int]) -> set[int]:
+        """The sessions in which a turn has one of these facts."""
+        return {int(row[0]) for row in self._in("select distinct session from sightings where info in", infos)}
+
+    def copied_into(self, sessions: Iterable[int]) -> dict[int, dict[str, int]]:
+        """How many messages of some sessions are stored under another one, and under which: by session."""
+        found: dict[int, dict[str, int]] = {}
+        for row in self._in(
+            "select g.session, s.id, count(distinct g.message) from sightings g join messages m on m.no = g.message"
+            " join sessions s on s.no = m.session where m.session <> g.session and g.session in",
+            sessions,
+            " group by g.session, s.id order by s.id",
+        ):
+            found.setdefault(int(row[0]), {})[str(row[1])] = int(row[2])
+        return found
+
     def session_infos(self, session_id: str) -> list[SessionInfo]:
         """What the sources of a session say of it, by path."""
         rows = self._db.execute(
@@ -742,6 +782,28 @@ class Catalog:
         """What is stored under a session, in order of position."""
         rows = self._db.execute("select * from messages where session = ?", (session,))
         return in_order(map(_message, rows), lambda message: (message.seq, message.ts, message.turn))
+
+    def stored_in(self, sessions: Iterable[int]) -> dict[int, list[StoredMessage]]:
+        """What is stored under some sessions, by session, in order of position."""
+        places = ", ".join(f"g.{column.strip()}" for column in _PLACE.split(","))
+        found: dict[int, StoredMessage] = {}
+        # Of several sources that tell the same, the first by path is where the rows say they come from.
+        for row in self._in(
+            f"select m.no, m.session, m.turn, m.seq, m.blocks, m.content, m.shape, m.ts, {places} from messages m"
+            " join sightings g on g.session = m.session and g.turn = m.turn and g.message = m.no"
+            " join sources o on o.no = g.source where m.session in",
+            sessions,
+            " order by o.path",
+        ):
+            place = _place(row[8:])
+            found.setdefault(int(row[0]), StoredMessage(_message(row[:8]), place.facts, place.info))
+        groups: dict[int, list[StoredMessage]] = {}
+        for item in found.values():
+            groups.setdefault(item.message.session, []).append(item)
+        return {
+            session: in_order(group, lambda item: (item.message.seq, item.message.ts, item.message.turn))
+            for session, group in groups.items()
+        }
 
     def all_messages(self) -> Iterator[tuple[str, Message]]:
         """Every stored message with the id of its session."""

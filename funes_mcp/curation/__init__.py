@@ -1,0 +1,5 @@
+"""What of the local memory a published one gets: reviewed sessions of one repository."""
+
+from funes_mcp.curation.shipping import Selection, selection, waiting
+
+__all__ = ["Selection", "selection", "waiting"]
