@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
@@ -712,3 +713,31 @@ def test_many_small_appends_are_joined(tmp_path: Path, monkeypatch: pytest.Monke
     reader = MemoryReader.open(tmp_path)
     assert reader.counts.chunks == reader.counts.embedded == 12
     assert os.listdir(tmp_path / "dense")
+
+
+def test_long_texts_are_compressed_together_also_in_a_table_that_was_made_without(tmp_path: Path) -> None:
+    import lancedb
+    import pyarrow as pa
+
+    words = [blake2b(bytes([number]), digest_size=5).hexdigest() for number in range(60)]
+    texts = [" ".join([str(row), *words[row % 60 :], *words[: row % 60]]) for row in range(300)]
+    file = transcript("one")
+    for row, text in enumerate(texts):
+        file.say(f"u{row}", text)
+    store(tmp_path, file)
+    other = tmp_path / "other"
+    rows = lancedb.connect(str(tmp_path)).open_table("chunks").search().limit(1_000).to_arrow()
+    plain = pa.schema([column.remove_metadata() for column in rows.schema], metadata=rows.schema.metadata)
+    lancedb.connect(str(other)).create_table("chunks", rows.cast(plain), schema=plain)
+    before = _data_bytes(other)
+    assert _data_bytes(tmp_path) < 0.5 * before
+    assert rows_of(other) == rows_of(tmp_path)
+    ChunkTable.open(other).rewrite()
+    assert rows_of(other) == rows_of(tmp_path)
+    assert vectors_of(other) == vectors_of(tmp_path)
+    assert ChunkTable.open(other).embedding == MODEL
+    assert _data_bytes(other) < 0.5 * before
+
+
+def _data_bytes(folder: Path) -> int:
+    return sum(file.stat().st_size for file in (table_path(folder) / "data").iterdir())
