@@ -545,21 +545,19 @@ class _Exchange:
     def _info(self, repo: Repo) -> _Answer:
         with self.hub.locked():
             commit = self._at(repo)
-            return _json(
-                {
-                    "_id": "0" * 24,
-                    "id": repo.name,
-                    "author": repo.name.split("/")[0],
-                    "sha": commit.id,
-                    "private": repo.private,
-                    "gated": repo.gated,
-                    "disabled": False,
-                    "tags": [],
-                    "downloads": 0,
-                    "likes": 0,
-                    "siblings": [{"rfilename": path} for path in commit.tree],
-                }
-            )
+            about = {
+                "author": repo.name.split("/")[0],
+                "sha": commit.id,
+                "private": repo.private,
+                "gated": repo.gated,
+                "disabled": False,
+                "tags": [],
+                "downloads": 0,
+                "likes": 0,
+                "siblings": [{"rfilename": path} for path in commit.tree],
+            }
+        wanted = parse_qs(urlsplit(self.handler.path).query).get("expand", list(about))
+        return _json({"_id": "0" * 24, "id": repo.name, **{name: about[name] for name in wanted}})
 
     def _tree(self, repo: Repo) -> _Answer:
         with self.hub.locked():

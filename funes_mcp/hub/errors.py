@@ -15,12 +15,14 @@ from funes_mcp.errors import FunesError
 from funes_mcp.hub.address import host
 
 if TYPE_CHECKING:
-    from httpx import HTTPError, Request
+    from httpx import HTTPError, Request, Response
     from huggingface_hub.errors import HfHubHTTPError
 
 #: What of a server's or library's own words is shown, in characters.
 _MOST_WORDS: Final = 200
 _SECRET: Final = re.compile(r"\bhf_\w+|(?i:\bbearer\s+\S+)|https?://\S+")
+#: How long until a limit is lifted, in the header `RateLimit`: `"api";r=0;t=55`.
+SECONDS: Final = re.compile(r"\bt\s*=\s*(\d{1,9})")
 _LOG_IN: Final = "Set HF_TOKEN, or run `hf auth login`."
 
 
@@ -84,9 +86,14 @@ def told(error: BaseException, what: str) -> HubError:
             return HubDeniedError("The token of the Hub holds characters that no token has.", _LOG_IN)
         if isinstance(cause, errors.HFValidationError):
             return HubError(f"{what} is no name that a repository can have.", "Write it as owner/name.")
-        if isinstance(cause, OSError) and cause.errno is not None and cause.filename is not None:
-            return HubError(f"{cause.filename} cannot be used for {what}: {cause.strerror}")
-    return HubError(f"{host()} and {what}: {_words(str(error)) or type(error).__name__}", "Try again later.")
+        if isinstance(cause, OSError) and cause.errno is not None:
+            place = "" if cause.filename is None else f" {cause.filename}"
+            return HubError(f"A file{place} could not be used for {what}: {cause.strerror}.")
+    reason = words(str(error)) or type(error).__name__
+    return HubUnreachableError(
+        f"{host()} did not answer about {what} as a Hub does ({reason}).",
+        "Check HF_ENDPOINT and what stands between, and try again.",
+    )
 
 
 def offline_error(what: str) -> HubUnreachableError:
@@ -120,8 +127,8 @@ def _answered(error: HfHubHTTPError, what: str) -> HubError:
     response = error.response
     status = response.status_code
     request = response.request
-    words = _words(error.server_message or response.headers.get("X-Error-Message", ""))
-    said = f" ({words})" if words else ""
+    message = words(error.server_message or response.headers.get("X-Error-Message", ""))
+    said = f" ({message})" if message else ""
     if isinstance(error, errors.RevisionNotFoundError):
         return HubRevisionMissingError(f"{what} has no such revision at {host()}.", "Check the name after the @.")
     if isinstance(error, errors.EntryNotFoundError):
@@ -152,7 +159,7 @@ def _answered(error: HfHubHTTPError, what: str) -> HubError:
     if status in (409, 412):
         return HubConflictError(f"{what} at {host()} has changed meanwhile{said}.", "Do the same again.")
     if status == 429:
-        wait = _wait(error)
+        wait = asked_wait(response)
         return HubUnreachableError(
             f"{host()} has had too many requests from here, and refused one about {what}.",
             f"Try again in {wait} s." if wait else "Try again in some minutes.",
@@ -175,7 +182,7 @@ def _not_answered(error: HTTPError, what: str) -> HubError:
     except RuntimeError:  # httpx does not know the request
         sent = False
     uncertain = sent and not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
-    if isinstance(error, httpx.LocalProtocolError):
+    if isinstance(error, httpx.LocalProtocolError) and "header" in str(error):
         return HubDeniedError("The token of the Hub holds characters that no token has.", _LOG_IN)
     if isinstance(error, httpx.UnsupportedProtocol):
         return HubError(f"{host()} is not an address that can be reached.", "Correct HF_ENDPOINT.")
@@ -188,8 +195,8 @@ def _not_answered(error: HTTPError, what: str) -> HubError:
         how = "did not answer in time"
     else:
         how = "broke off the connection"
-    words = _words(str(error))
-    return HubUnreachableError(f"{host()} {how} ({words or type(error).__name__}): {what}.", hint, uncertain=uncertain)
+    reason = words(str(error)) or type(error).__name__
+    return HubUnreachableError(f"{host()} {how} ({reason}): {what}.", hint, uncertain=uncertain)
 
 
 def is_commit(request: Request) -> bool:
@@ -201,18 +208,18 @@ def _has_token(request: Request) -> bool:
     return "authorization" in request.headers
 
 
-def _wait(error: HfHubHTTPError) -> int:
-    """Seconds that the Hub names, 0 when it names none."""
-    from huggingface_hub.utils import parse_ratelimit_headers  # type: ignore[attr-defined,unused-ignore]
-
-    named = error.response.headers.get("Retry-After", "")
+def asked_wait(response: Response) -> int:
+    """Seconds to wait that a server named, 0 when it named none."""
+    if isinstance(kept := response.extensions.get("asked_wait"), int):
+        return kept
+    named = response.headers.get("Retry-After", "")
     if named.isdigit():
-        return int(named)
-    limit = parse_ratelimit_headers(error.response.headers)
-    return limit.reset_in_seconds if limit is not None and limit.remaining == 0 else 0
+        return int(named[:9])
+    match = SECONDS.search(response.headers.get("RateLimit", ""))
+    return int(match[1]) if match else 0
 
 
-def _words(text: str) -> str:
+def words(text: str) -> str:
     """Somebody else's words in one short line, without addresses and tokens."""
     line = " ".join(_SECRET.sub("…", "".join(c if c.isprintable() else " " for c in text)).split())
     return line if len(line) <= _MOST_WORDS else line[: _MOST_WORDS - 1] + "…"

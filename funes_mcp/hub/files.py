@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,15 +19,20 @@ from urllib.parse import urlsplit
 
 from funes_mcp.home import private_folder
 from funes_mcp.hub.address import endpoint, offline
-from funes_mcp.hub.errors import HubError, HubFileMissingError
+from funes_mcp.hub.errors import (
+    HubDeniedError,
+    HubError,
+    HubFileMissingError,
+    HubRepoMissingError,
+    HubRevisionMissingError,
+    words,
+)
+from funes_mcp.hub.streams import Told, bar
 
 if TYPE_CHECKING:
     from huggingface_hub import HfFileMetadata
 
 __all__ = ["Fetched", "HubError", "HubFileMissingError", "Told", "answers", "endpoint", "fetch", "offline", "sha256_of"]
-
-#: Told how many more bytes have come, and how many the file has in all (0: unknown).
-Told = Callable[[int, int], None]
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _SHA1: Final = re.compile(r"[0-9a-f]{40}")
@@ -112,7 +116,7 @@ def fetch(repo: str, path: str, revision: str, target: Path, told: Told | None =
                     resume_size=have,
                     headers=headers,
                     expected_size=about.size,
-                    tqdm_class=_bar(told, size),
+                    tqdm_class=bar(told, size),
                 )
             if not _is(part, about):
                 part.unlink()
@@ -167,29 +171,6 @@ def _name(etag: str) -> str:
     return "".join(c if c.isalnum() else "_" for c in etag)[:64]
 
 
-def _bar(told: Told | None, size: int) -> Any:
-    """What `http_get` takes for a progress bar: it draws nothing and passes the numbers on."""
-
-    class Bar:
-        def __init__(self, *_: Any, **__: Any) -> None:
-            pass
-
-        def update(self, more: int = 1) -> None:
-            if told is not None:
-                told(int(more), size)
-
-        def close(self) -> None:
-            pass
-
-        def __enter__(self) -> Bar:
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            pass
-
-    return Bar
-
-
 def _told(error: Exception, repo: str, path: str, revision: str) -> HubError:
     """An error of the library as a sentence."""
     from huggingface_hub import errors
@@ -198,17 +179,17 @@ def _told(error: Exception, repo: str, path: str, revision: str) -> HubError:
     if isinstance(error, errors.EntryNotFoundError):
         return HubFileMissingError(f"{repo} has no file {path} at {revision}.")
     if isinstance(error, errors.RevisionNotFoundError):
-        return HubError(f"{repo} has no revision {revision} at {where}.")
+        return HubRevisionMissingError(f"{repo} has no revision {revision} at {where}.")
     if isinstance(error, errors.GatedRepoError):
-        return HubError(f"{repo} is given to known accounts only.", "Set HF_TOKEN to a token that may read it.")
+        return HubDeniedError(f"{repo} is given to known accounts only.", "Set HF_TOKEN to a token that may read it.")
     if isinstance(error, errors.RepositoryNotFoundError):
         # The Hub answers so for what is private, too.
-        return HubError(f"There is no repository {repo} at {where}, or it is not public.")
+        return HubRepoMissingError(f"There is no repository {repo} at {where}, or it is not public.")
     if isinstance(error, errors.HfHubHTTPError) and error.response is not None:
         return HubError(f"{where} answered {error.response.status_code} when asked for {path} of {repo}.")
     if isinstance(error, OSError) and error.errno is not None and error.filename is not None:
         return HubError(f"{error.filename} cannot be written: {error.strerror}")
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    reason = words(str(error)) or type(error).__name__
     return HubError(
         f"{path} of {repo} could not be fetched from {where}: {reason}", "Try again: what has come is kept."
     )
