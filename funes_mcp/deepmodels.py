@@ -20,6 +20,7 @@ from funes_mcp.home import FunesHome, private_folder, write_private
 from funes_mcp.hub import files as hub
 from funes_mcp.inference.known import EMBEDDER, KNOWN, RERANKER, ModelSpec, known
 from funes_mcp.inference.store import ModelMissingError, ModelStore, Stored, Told
+from funes_mcp.memory.derived import NO_MODEL
 from funes_mcp.memory.model import Embedding
 from funes_mcp.memory.upgrade import FOLDER, Plan, SideVectors
 
@@ -159,25 +160,33 @@ class DeepModels:
 
     # -- for a recall ----------------------------------------------------------------------------------
 
-    def embedder_for(self, stamp: Embedding, revision: str = "") -> tuple[Embedder | None, str]:
+    def embedder_for(
+        self, stamp: Embedding, revision: str = "", *, ours: bool = True
+    ) -> tuple[Embedder | None, str]:
         """What embeds questions to a memory with that stamp; without one, a sentence that says why.
 
         Args:
             revision: Of the model that made the memory's vectors; "" when that is not known.
+            ours: Whether the memory can be embedded again here.
         """
-        if stamp.model == self.bundled.name:
+        if not ours and stamp.model == NO_MODEL:
+            return None, "this memory has no vectors that can be used: words alone decide"
+        if stamp.model == self.bundled.name and (ours or stamp.width == self.bundled.dim):
             return self.bundled, ""
+        if not ours and stamp.model == self.bundled.name:
+            dims = f"{stamp.width} numbers, and {stamp.model} gives {self.bundled.dim}"
+            return None, f"this memory's vectors have {dims}: words alone decide"
         owner = stamp.model or "an unnamed model"
         stored = self.store.get(stamp.model) if stamp.model else None
         if stored is None or stored.spec.kind != "embedder":
             how = f" (`funes models pull {stamp.model}`)" if known(stamp.model) else ""
             return None, f"this memory's vectors are {owner}'s, which is not here: words alone decide{how}"
-        again = f"`funes models use {stamp.model}` embeds it again"
+        again = f" (`funes models use {stamp.model}` embeds it again)" if ours else ""
         if stored.spec.dim != stamp.width:
             dims = f"{stamp.width} numbers, and the {owner} that is here gives {stored.spec.dim}"
-            return None, f"this memory's vectors have {dims}: words alone decide ({again})"
+            return None, f"this memory's vectors have {dims}: words alone decide{again}"
         if revision and stored.spec.revision != revision:
-            return None, f"this memory's vectors are of another revision of {owner}: words alone decide ({again})"
+            return None, f"this memory's vectors are of another revision of {owner}: words alone decide{again}"
         with self._lock:
             held = self._embedders.get(stamp.model)
             if held is None or held[0] != stored:

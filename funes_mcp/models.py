@@ -14,6 +14,7 @@ from funes_mcp.traces.model import Tally
 if TYPE_CHECKING:
     from funes_mcp.curation.desk import Desk
     from funes_mcp.deepmodels import Deepened, DeepModels
+    from funes_mcp.remotes import Remotes
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,8 @@ class RecallRequest:
         rerank: `auto`, `off`, `maxsim` or a cross-encoder's name; "" for what the service was started with.
         min_relevance: Every hit must be at least so relevant, see `Hit`; None for the usual floor, which only the
             best hit must reach. 0 shows whatever was found.
+        bound: Nobody named the memory, it is the one that a server was started with: when it cannot be had, the local
+            one answers.
     """
 
     query: str
@@ -49,6 +52,7 @@ class RecallRequest:
     memory: str = "local"
     rerank: str = ""
     min_relevance: float | None = None
+    bound: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +88,29 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class RecallAnswer:
-    """Hits, best first, and notes for the reader (a stale or growing memory, a leg that is degraded)."""
+    """Hits, best first, and notes for the reader (a stale or growing memory, a leg that is degraded).
+
+    Attributes:
+        memory: Label of the memory that the hits are from; "" for the one that was asked.
+    """
 
     hits: tuple[Hit, ...]
     notes: tuple[str, ...] = ()
+    memory: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class GetRequest:
-    """A turn to open. `session` may be any unique prefix; `window` turns are shown on each side."""
+    """A turn to open. `session` may be any unique prefix; `window` turns are shown on each side.
+
+    `bound` as in `RecallRequest`.
+    """
 
     session: str
     turn: str
     window: int = 3
     memory: str = "local"
+    bound: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +132,7 @@ class GetAnswer:
     Attributes:
         session_id: The full id of the session.
         found: False when the session is known but the turn is not in it; then `turns` is empty.
+        memory: Label of the memory that the turns are from; "" for the one that was asked.
     """
 
     session_id: str
@@ -126,6 +140,7 @@ class GetAnswer:
     found: bool
     turns: tuple[TurnView, ...]
     notes: tuple[str, ...] = ()
+    memory: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +257,26 @@ class HarnessStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class PublishedStatus:
+    """How a published memory stands here.
+
+    Attributes:
+        commit: What the copy here shows; "" when there is none.
+        private: Whether the repository is.
+        fetched_at, checked_at: When it was fetched, and when the Hub last said that this is the newest; RFC 3339 or "".
+        refused: `(why, how many)` of rows that cannot be a memory's.
+        lacking: Columns that it has not.
+    """
+
+    commit: str
+    private: bool
+    fetched_at: str = ""
+    checked_at: str = ""
+    refused: tuple[tuple[str, int], ...] = ()
+    lacking: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class StatusReport:
     """The state of a memory.
 
@@ -251,6 +286,7 @@ class StatusReport:
         pending: Sources on disk that changed since they were last read.
         notes: Sentences about anything that needs attention.
         hooks: `(name, last success, last failure)` of the hooks that ran, RFC 3339 or "".
+        published: Of a memory on the Hub; None for others.
     """
 
     label: str
@@ -265,6 +301,7 @@ class StatusReport:
     harnesses: tuple[HarnessStatus, ...] = ()
     notes: tuple[str, ...] = ()
     hooks: tuple[tuple[str, str, str], ...] = ()
+    published: PublishedStatus | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,6 +458,11 @@ class Service(Protocol):
     @property
     def models(self) -> DeepModels:
         """The models of this home."""
+        ...
+
+    @property
+    def remotes(self) -> Remotes:
+        """The published memories that this process reads."""
         ...
 
     def deepen(self, seconds: float | None = 60.0) -> Deepened:

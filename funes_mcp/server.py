@@ -236,6 +236,7 @@ def recall_request(arguments: Arguments, memory: str) -> RecallRequest:
         elif block_type not in BLOCK_TYPES:
             raise BadRequestError(f"`block_type` must be one of {', '.join(BLOCK_TYPES)}, not {block_type[:40]!r}.")
     k = arguments.number("k", 8, 1, MAX_K)
+    named = arguments.text("memory")
     return RecallRequest(
         query=arguments.needed("query")[:MAX_QUERY_CHARS],
         k=k,
@@ -247,7 +248,8 @@ def recall_request(arguments: Arguments, memory: str) -> RecallRequest:
         since=arguments.text("since"),
         until=arguments.text("until"),
         min_relevance=arguments.share("min_relevance"),
-        memory=arguments.text("memory") or memory,
+        memory=named or memory,
+        bound=named is None and memory != "local",
     )
 
 
@@ -259,13 +261,15 @@ def answer(service: Service, name: str, given: Mapping[str, Any], memory: str) -
         request = recall_request(arguments, memory)
         budget = arguments.number("max_bytes", render.recall_budget(request.k), 500, MAX_BYTES)
         found = service.recall(request)
-        return render.render_recall_bounded(found, request.memory, request.query, budget, notes)
+        return render.render_recall_bounded(found, found.memory or request.memory, request.query, budget, notes)
     if name == "get":
+        named = arguments.text("memory")
         opened = GetRequest(
             session=arguments.needed("session_id"),
             turn=arguments.needed("turn_uuid"),
             window=arguments.number("window", 3, 0, MAX_WINDOW),
-            memory=arguments.text("memory") or memory,
+            memory=named or memory,
+            bound=named is None and memory != "local",
         )
         budget = arguments.number("max_bytes", render.DEFAULT_BUDGET, 500, MAX_BYTES)
         offset = arguments.number("offset", 0, 0, 1 << 40)

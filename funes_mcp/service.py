@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -29,7 +29,9 @@ from funes_mcp.errors import (
 )
 from funes_mcp.home import FunesHome
 from funes_mcp.indexing import Pass, newest_first
+from funes_mcp.hub.errors import HubUnreachableError
 from funes_mcp.memory.catalog import FILE, Catalog, SourceState, safe_text, signature_of
+from funes_mcp.memory.label import LOCAL, HubName, parse
 from funes_mcp.models import (
     DoctorReport,
     ForgetPlan,
@@ -40,6 +42,7 @@ from funes_mcp.models import (
     IndexReport,
     IndexRequest,
     Progress,
+    PublishedStatus,
     RecallAnswer,
     RecallRequest,
     ScrubReport,
@@ -58,11 +61,10 @@ if TYPE_CHECKING:
     from funes_mcp.memory.model import Embedding, Filter
     from funes_mcp.memory.reader import MemoryReader
     from funes_mcp.redaction import Redactor
+    from funes_mcp.remotes import Remotes
     from funes_mcp.traces.adapter import TraceAdapter
 
 T = TypeVar("T")
-
-LOCAL = "local"
 
 #: Seconds for which `funes index` waits for another writer before it leaves the work to it.
 LOCK_WAIT_S = 60.0
@@ -72,6 +74,24 @@ MOST_NEIGHBORS = 20
 
 #: More passages than this are never returned, however many are asked for.
 MOST_PASSAGES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A memory, open.
+
+    Attributes:
+        label: The memory that it is, which need not be the one that was asked for.
+        notes: What is to be said of it.
+        foreign: Whether somebody else may have written it.
+        lacking: Columns that it has not.
+    """
+
+    reader: MemoryReader
+    label: str
+    notes: tuple[str, ...] = ()
+    foreign: bool = False
+    lacking: tuple[str, ...] = ()
 
 
 def open_service(home: FunesHome, environ: Mapping[str, str]) -> Service:
@@ -121,6 +141,13 @@ class IndexService:
     def models(self) -> DeepModels:
         """The models of this home."""
         return DeepModels(self._home, lambda: self._embedder, lambda: self._reranker)
+
+    @cached_property
+    def remotes(self) -> Remotes:
+        """The published memories that this process reads."""
+        from funes_mcp.remotes import Remotes
+
+        return Remotes(self._home.root)
 
     @cached_property
     def _redactor(self) -> Redactor:
@@ -286,15 +313,19 @@ class IndexService:
 
     def recall(self, request: RecallRequest) -> RecallAnswer:
         """Search a memory."""
-        reader = self._reader(request.memory)
         if not request.query.strip():
             raise BadRequestError("The question is empty.", 'Ask something: funes recall "why did we …"')
+        opened = self._open(request.memory, request.bound)
+        reader = opened.reader
         from funes_mcp.retrieval import relevance
         from funes_mcp.retrieval.search import Question, search
 
-        embedder, trouble = self.models.embedder_for(reader.embedding, reader.revision)
+        embedder, trouble = self.models.embedder_for(reader.embedding, reader.revision, ours=not opened.foreign)
         reranker, doubt = self.models.reranker_for(request.rerank or self._rerank)
-        notes = [note for note in (trouble, doubt) if note]
+        notes = [*opened.notes, *(note for note in (trouble, doubt) if note)]
+        for column, value in (("harness", request.harness), ("repo", request.project)):
+            if value and column in opened.lacking:
+                notes.append(f"{opened.label} does not say the {column} of its passages (it has no such column)")
         if reader.embedded < reader.chunks:
             notes.append(f"{reader.embedded} of {reader.chunks} passages have vectors; words find the rest")
         found = search(
@@ -315,17 +346,15 @@ class IndexService:
         )
         if found.refused is not None:
             notes.append(relevance.refusal(found.refused))
-        return RecallAnswer(found.hits, tuple(notes))
+        return RecallAnswer(found.hits, tuple(notes), opened.label)
 
     def get(self, request: GetRequest) -> GetAnswer:
         """Open a turn with the turns around it."""
-        reader = self._reader(request.memory)
-        session = self._session(reader, request.session)
-        turns = reader.turns(session, request.turn, max(0, request.window))
-        if turns is None:
-            return GetAnswer(session, request.turn, found=False, turns=())
-        views = tuple(TurnView(t.turn_uuid, t.role, t.seq, t.ts, t.blocks, t.marks) for t in turns)
-        return GetAnswer(session, request.turn, found=True, turns=views)
+        opened = self._open(request.memory, request.bound)
+        session = self._session(opened.reader, request.session)
+        turns = opened.reader.turns(session, request.turn, max(0, request.window))
+        views = tuple(TurnView(t.turn_uuid, t.role, t.seq, t.ts, t.blocks, t.marks) for t in turns or ())
+        return GetAnswer(session, request.turn, turns is not None, views, opened.notes, opened.label)
 
     def sessions(self, prefix: str = "") -> Sequence[str]:
         """Ids of the sessions that start so."""
@@ -334,14 +363,46 @@ class IndexService:
     def warm(self, memory: str = LOCAL) -> None:
         """Load what a recall needs. Never raises: the recall itself will say what is wrong.
 
-        Deeper models go on loading in the background, and the first recalls do without them.
+        Deeper models go on loading in the background, and the first recalls do without them. So are published
+        memories fetched from here on.
         """
         self.models.in_background = True
         with suppress(Exception):
-            self.recall(RecallRequest("warm up", k=1, memory=memory))
+            name = parse(memory)
+            if isinstance(name, HubName):
+                self.remotes.start(name)
+            elif name is None or self._folder(memory):
+                self.recall(RecallRequest("warm up", k=1, memory=memory))
+
+    def _open(self, label: str, bound: bool = False) -> _Opened:
+        """The memory that a label means, as it is now.
+
+        Args:
+            bound: Whether the local one answers when a published one cannot be had.
+
+        Raises:
+            BadRequestError: The label names nothing.
+            NoMemoryError: There is none, found out before anything heavy is loaded.
+            HubError, FunesError: See `Remotes.read`.
+        """
+        name = parse(label)
+        if not isinstance(name, HubName):
+            return _Opened(self._reader(label), label.strip() or LOCAL)
+        try:
+            read = self.remotes.read(name)
+        except HubUnreachableError as error:
+            if not bound:
+                raise
+            try:
+                local = self._reader(LOCAL)
+            except NoMemoryError:
+                raise error from None
+            return _Opened(local, LOCAL, (f"{error.message} No copy of it is here: these are from the local memory.",))
+        account = read.state.indexed
+        return _Opened(read.reader, name.label, read.notes, True, () if account is None else account.lacking)
 
     def _reader(self, label: str) -> MemoryReader:
-        """A reader that sees what is committed now. Raises `NoMemoryError` before anything heavy is loaded."""
+        """A reader of a memory on this machine that sees what is committed now."""
         from funes_mcp.memory import lock
         from funes_mcp.memory.reader import MemoryReader
 
@@ -359,13 +420,14 @@ class IndexService:
         return reader
 
     def _folder(self, label: str) -> Path:
-        """The folder of a memory: the local one, or another funes home or memory folder by its path."""
-        if label in ("", LOCAL):
+        """The folder of a memory on this machine: the local one, or another funes home or memory folder."""
+        path = parse(label)
+        if path is None:
             return self._home.memory
-        path = Path(label).expanduser().absolute()
-        for folder in (path, path / "memory"):
-            if (folder / "chunks.lance").is_dir():
-                return folder
+        if isinstance(path, Path):
+            for folder in (path, path / "memory"):
+                if (folder / "chunks.lance").is_dir():
+                    return folder
         raise NoMemoryError(label)
 
     def _session(self, reader: MemoryReader, prefix: str) -> str:
@@ -516,6 +578,9 @@ class IndexService:
         from funes_mcp.wiring.flow import wiring_notes
         from funes_mcp.worker import hook_health
 
+        name = parse(memory)
+        if isinstance(name, HubName):
+            return self._published_status(name)
         survey = self._survey(memory)
         notes = [*self._loaded[1], *survey.notes]
         try:
@@ -563,6 +628,67 @@ class IndexService:
             harnesses=harness_statuses(survey, coverage, dict(counts.by_harness)),
             notes=tuple(notes),
             hooks=hooks,
+        )
+
+    def _published_status(self, name: HubName) -> StatusReport:
+        """How a published memory stands here. Looks at the Hub, and fetches nothing.
+
+        Raises:
+            HubError: Nothing of it is here, and the Hub does not say anything of it.
+        """
+        from funes_mcp.remotes import PATIENCE_S
+
+        mirror = self.remotes.mirror(name)
+        state, checked = mirror.state, mirror.checked_at
+        notes: list[str] = []
+        head = None
+        try:
+            head = mirror.head(PATIENCE_S)
+        except FunesError as error:
+            if state is None:
+                raise
+            notes.append(error.message)
+        account = None if state is None else state.indexed
+        if state is None or account is None:
+            if head is not None:
+                state_of = PublishedStatus("", head.private)
+                notes.append(f"nothing of it is here yet: `funes recall --memory {name.label} …` fetches it")
+                return StatusReport(
+                    name.label, str(mirror.folder), exists=False, notes=tuple(notes), published=state_of
+                )
+            raise FunesError(f"Nothing of {name.label} can be read here yet.", *notes[:1])
+        reader = mirror.reader()
+        counts = reader.counts
+        if head is not None and head.commit != account.commit:
+            notes.append("there is a newer version on the Hub; the next recall fetches it")
+        if account.refused:
+            refused = ", ".join(f"{count:,} with {why}" for why, count in account.refused)
+            notes.append(f"rows that cannot be a memory's are left out: {refused}")
+        if account.lacking:
+            notes.append(f"it has no columns {', '.join(account.lacking)}: what they would tell is not known")
+        _, trouble = self.models.embedder_for(reader.embedding, ours=False)
+        if trouble:
+            notes.append(trouble)
+        if counts.embedded < counts.chunks and reader.embedding.width > 1:
+            notes.append(f"{counts.embedded:,} of {counts.chunks:,} passages have vectors; words find the rest")
+        return StatusReport(
+            label=name.label,
+            path=str(mirror.folder),
+            exists=True,
+            chunks=counts.chunks,
+            sessions=counts.sessions,
+            embedded=counts.embedded,
+            embedder=reader.embedding.model,
+            disk_bytes=_disk_bytes(mirror.folder) + mirror.linked_bytes,
+            notes=tuple(notes),
+            published=PublishedStatus(
+                account.commit,
+                state.private if head is None else head.private,
+                account.at,
+                "" if checked is None else checked.strftime("%Y-%m-%dT%H:%M:%SZ"),
+                account.refused,
+                account.lacking,
+            ),
         )
 
     def _survey(self, memory: str) -> Survey:

@@ -11,14 +11,18 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from funes_mcp.errors import MemoryDamagedError
 from funes_mcp.memory import dense, lexical
 from funes_mcp.memory.conversation import in_order
 from funes_mcp.memory.lexical import Entry
 from funes_mcp.memory.model import Chunk, Embedding
-from funes_mcp.memory.table import ChunkTable, RowPlace
+from funes_mcp.memory.table import RowPlace
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 LEXICAL: Final = "lexical"
 DENSE: Final = "dense"
@@ -39,8 +43,23 @@ def private_files() -> Iterator[None]:
         os.umask(before)
 
 
+class Rows(Protocol):
+    """What the indexes are made from: a `ChunkTable`, or what stands for one."""
+
+    @property
+    def embedding(self) -> Embedding: ...
+
+    def places(self) -> Iterator[RowPlace]: ...
+
+    def stream(self, ids: Iterable[str] | None = None) -> Iterator[list[Chunk]]: ...
+
+    def ids(self) -> dict[str, bool]: ...
+
+    def vectors(self, ids: Iterable[str] | None = None) -> Iterator[tuple[list[str], NDArray[np.float32]]]: ...
+
+
 def catch_up(
-    table: ChunkTable, folder: Path, *, everything: bool = False, told: Callable[[int, int], None] | None = None
+    table: Rows, folder: Path, *, everything: bool = False, told: Callable[[int, int], None] | None = None
 ) -> int:
     """Make `folder`'s indexes say what the table says. Returns how many documents had to be written.
 
@@ -56,7 +75,7 @@ def catch_up(
 
 
 def catch_up_words(
-    table: ChunkTable,
+    table: Rows,
     folder: Path,
     *,
     everything: bool = False,
@@ -101,7 +120,7 @@ def catch_up_words(
         writer.close()
 
 
-def rebuild_words(table: ChunkTable, folder: Path, *, told: Callable[[int, int], None] | None = None) -> None:
+def rebuild_words(table: Rows, folder: Path, *, told: Callable[[int, int], None] | None = None) -> None:
     """Make the word index in `folder` again from the table, so that no file of the old one is left.
 
     It is made beside the old one and takes its place in the end. What a process that was killed here has left
@@ -117,7 +136,7 @@ def rebuild_words(table: ChunkTable, folder: Path, *, told: Callable[[int, int],
     shutil.rmtree(stale, ignore_errors=True)
 
 
-def catch_up_vectors(table: ChunkTable, folder: Path, *, everything: bool = False, renewed: bool = False) -> int:
+def catch_up_vectors(table: Rows, folder: Path, *, everything: bool = False, renewed: bool = False) -> int:
     """The vectors' half of `catch_up`. With `renewed` all are taken anew, and the old ones answer until then."""
     embedding = table.embedding if table.embedding.width else Embedding(NO_MODEL, 1)
     if everything:
@@ -177,6 +196,6 @@ def _groups(sessions: Iterable[list[RowPlace]]) -> Iterator[list[list[RowPlace]]
         yield group
 
 
-def _rows(table: ChunkTable, places: Sequence[RowPlace]) -> dict[int, Chunk]:
+def _rows(table: Rows, places: Sequence[RowPlace]) -> dict[int, Chunk]:
     names = [f"{place.key:016x}" for place in places]
     return {chunk.key: chunk for part in table.stream(names) for chunk in part}

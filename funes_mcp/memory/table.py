@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from funes_mcp.errors import FunesError, MemoryDamagedError, ModelMismatchError
 from funes_mcp.home import private_folder
+from funes_mcp.memory import manifest
 from funes_mcp.memory.lexical import storage_error
 from funes_mcp.memory.model import CONTRACT_COLUMNS, OWN_COLUMNS, Chunk, Embedding
 
@@ -69,20 +70,12 @@ def table_path(folder: Path) -> Path:
 
 
 def table_version(path: Path) -> int | None:
-    """The newest version of the table at `path` (a `chunks.lance` folder); None when there is no table.
-
-    Lance names the file of version v either `v.manifest` or, padded to twenty digits, 2**64 - 1 - v.
-    """
-    newest: int | None = None
+    """The newest version of the table at `path` (a `chunks.lance` folder); None when there is no table."""
     try:
-        for entry in (path / "_versions").iterdir():
-            stem, dot, suffix = entry.name.partition(".")
-            if dot and suffix == "manifest" and stem.isdigit():
-                version = (1 << 64) - 1 - int(stem) if len(stem) == 20 else int(stem)
-                newest = version if newest is None else max(newest, version)
+        name = manifest.newest(entry.name for entry in (path / manifest.VERSIONS).iterdir())
     except OSError:
         return None
-    return newest
+    return None if name is None else manifest.version_of(name)
 
 
 def schema_of(embedding: Embedding) -> pa.Schema:
@@ -180,6 +173,20 @@ class ChunkTable:
     def columns(self) -> list[str]:
         """Names of the columns, in order."""
         return list(self._table.schema.names)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns and their types."""
+        return self._table.schema
+
+    def batches(self, columns: Any, ids: Iterable[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Some columns of all rows, or of those with the given ids, some thousands of rows at a time.
+
+        Args:
+            columns: Names, or a mapping of names to SQL expressions.
+        """
+        for where in [None] if ids is None else _slices(ids):
+            yield from self._batches(columns, None if where is None else _among(where))
 
     def complete(self) -> None:
         """Add our own columns, empty, to a table that another program made."""
