@@ -160,9 +160,7 @@ class DeepModels:
 
     # -- for a recall ----------------------------------------------------------------------------------
 
-    def embedder_for(
-        self, stamp: Embedding, revision: str = "", *, ours: bool = True
-    ) -> tuple[Embedder | None, str]:
+    def embedder_for(self, stamp: Embedding, revision: str = "", *, ours: bool = True) -> tuple[Embedder | None, str]:
         """What embeds questions to a memory with that stamp; without one, a sentence that says why.
 
         Args:

@@ -245,9 +245,8 @@ def progress_text(step: Step | None) -> str:
         return "another process is fetching it"
     if step.kind == "passages":
         return f"{step.done:,} of {step.total:,} passages indexed"
-    return (
-        f"{step.done:,} of {step.total:,} files, {step.bytes_done / 1e6:,.1f} of {step.bytes_total / 1e6:,.1f} MB fetched"
-    )
+    amount = f"{step.bytes_done / 1e6:,.1f} of {step.bytes_total / 1e6:,.1f} MB"
+    return f"{step.done:,} of {step.total:,} files, {amount} fetched"
 
 
 def moment(ts: str) -> str:

@@ -28,8 +28,8 @@ from funes_mcp.errors import (
     NotFoundError,
 )
 from funes_mcp.home import FunesHome
-from funes_mcp.indexing import Pass, newest_first
 from funes_mcp.hub.errors import HubUnreachableError
+from funes_mcp.indexing import Pass, newest_first
 from funes_mcp.memory.catalog import FILE, Catalog, SourceState, safe_text, signature_of
 from funes_mcp.memory.label import LOCAL, HubName, parse
 from funes_mcp.models import (

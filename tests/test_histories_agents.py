@@ -295,5 +295,5 @@ def test_a_memory_can_be_named_by_a_relative_path(tmp_path: Path, monkeypatch: p
     claude_file(tmp_path, "aaaa", "the red glaze")
     index(tmp_path)
     monkeypatch.chdir(tmp_path)
-    assert [hit.chunk.text for hit in recall(tmp_path, "glaze", memory=".funes")] == ["the red glaze"]
-    assert service(tmp_path).status(".funes").chunks == 1
+    assert [hit.chunk.text for hit in recall(tmp_path, "glaze", memory="./.funes")] == ["the red glaze"]
+    assert service(tmp_path).status("./.funes").chunks == 1

@@ -116,7 +116,8 @@ def test_filters_restrict(funes: Funes) -> None:
         (("-k", "1000000000000"), 0, ""),
         (("--since", "soon"), 2, "cannot be read as a time"),
         (("--session", "../.."), 1, "No session starts with"),
-        (("--memory", "no/such/place"), 1, "There is no memory called"),
+        (("--memory", "./no/such/place"), 1, "There is no memory called"),
+        (("--memory", "no/such/place"), 2, "names no memory"),
         (("--harness", "cursor"), 2, "Known agents"),
     ],
 )

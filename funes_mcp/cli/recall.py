@@ -145,4 +145,8 @@ def command(
         terminal.out(render.to_json(answer) + "\n")
         return
     terminal.notes(answer.notes)
-    terminal.out(render.render_recall(answer, answer.memory or memory, ascii_arrow=terminal.lacks_arrow(), heading=terminal.heading))
+    terminal.out(
+        render.render_recall(
+            answer, answer.memory or memory, ascii_arrow=terminal.lacks_arrow(), heading=terminal.heading
+        )
+    )

@@ -325,7 +325,7 @@ class Mirror:
         for old in (plain / manifest.VERSIONS).iterdir():
             if old.name != name:
                 old.unlink(missing_ok=True)
-        return self._save(replace(state, parts=tuple(read.files) + (place,), rows=read.rows))
+        return self._save(replace(state, parts=(*read.files, place), rows=read.rows))
 
     def _check_sizes(self, files: Mapping[str, RepoFile]) -> None:
         """Refuse what no memory is, before anything of it is fetched."""
