@@ -16,7 +16,7 @@ from funes_mcp.wiring.document import has, look
 from funes_mcp.wiring.files import ConfigText, Edit, read_config
 from funes_mcp.wiring.jsontext import JsonFormat
 from funes_mcp.wiring.model import Before, Consent, Order, Place, Wired
-from funes_mcp.wiring.program import Program
+from funes_mcp.wiring.program import Program, memory_of_hook, memory_of_server
 from funes_mcp.wiring.servers import drop_server, put_server
 
 PLUGIN = "funes"
@@ -131,7 +131,12 @@ class ClaudeWiring:
             notes.append(f"the plugin's folder {path} is gone; run `funes add claude` again")
         if look(settings, ["disableAllHooks"]) is True:
             notes.append("`disableAllHooks` is set in Claude's settings: no hook runs")
-        return Wired(server is not None, EVENTS if hooked else (), tuple(notes))
+        publishes = ""
+        if hooked:
+            kit = ConfigText.load(Path(str(path)) / PLUGIN / "hooks" / "hooks.json", _JSON).value
+            publishes = memory_of_hook(look(kit, ["hooks", "SessionEnd", 0, "hooks", 0, "command"]))
+        memory = memory_of_server(look(server, ["args"]))
+        return Wired(server is not None, EVENTS if hooked else (), tuple(notes), memory, publishes)
 
     def advice(self, place: Place, order: Order) -> Sequence[str]:
         """When it takes effect, and what else of that name is there."""

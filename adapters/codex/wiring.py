@@ -20,7 +20,7 @@ from funes_mcp.wiring.files import ConfigText, Edit
 from funes_mcp.wiring.hookgroups import add_groups, our_groups, remove_group
 from funes_mcp.wiring.jsontext import JsonFormat
 from funes_mcp.wiring.model import Before, Consent, Order, Place, Wired
-from funes_mcp.wiring.program import FORWARDED, is_our_hook
+from funes_mcp.wiring.program import FORWARDED, is_our_hook, memory_of_hook, memory_of_server
 from funes_mcp.wiring.servers import drop_server, put_server
 from funes_mcp.wiring.tomltext import TomlFormat
 
@@ -165,7 +165,15 @@ class CodexWiring:
             notes.append(f"Codex's hooks are not trusted yet. {_REVIEW}")
         if look(server, ["enabled"]) is False:
             notes.append("the server `funes` is switched off in Codex's config.toml")
-        return Wired(server is not None, tuple(groups), tuple(notes))
+        lines = [
+            look(handler, ["command"])
+            for event, positions in groups.items()
+            for handler in look(files.hooks.value, ["hooks", event, positions[0], "hooks"])
+        ]
+        publishes = next((memory_of_hook(line) for line in lines if is_our_hook(line, self.name)), "")
+        return Wired(
+            server is not None, tuple(groups), tuple(notes), memory_of_server(look(server, ["args"])), publishes
+        )
 
     def advice(self, place: Place, order: Order) -> Sequence[str]:
         """Nothing beyond what the consent says."""

@@ -14,7 +14,7 @@ from funes_mcp.wiring.document import look
 from funes_mcp.wiring.files import ConfigText, Edit
 from funes_mcp.wiring.jsontext import JsonFormat
 from funes_mcp.wiring.model import Before, Consent, Order, Place, Wired
-from funes_mcp.wiring.program import is_our_hook
+from funes_mcp.wiring.program import is_our_hook, memory_of_hook, memory_of_server
 from funes_mcp.wiring.servers import drop_server, put_server
 from funes_mcp.wiring.yamltext import YamlFormat
 
@@ -101,15 +101,19 @@ class HermesWiring:
         approved = {(look(i, ["event"]), look(i, ["command"])) for i in look(allowlist.value, ["approvals"]) or []}
         found = []
         notes = []
+        publishes = ""
         for event in hooks if isinstance(hooks, dict) else ():
             for index in _ours(hooks[event], self.name):
                 found.append(str(event))
+                publishes = publishes or memory_of_hook(hooks[event][index]["command"])
                 if (event, hooks[event][index]["command"]) not in approved:
                     notes.append(f"Hermes's hook {event} is not in its allowlist; run `funes add hermes` again")
         server = look(config.value, ["mcp_servers", SERVER])
         if look(server, ["enabled"]) is False:
             notes.append("the server `funes` is switched off in Hermes's config.yaml")
-        return Wired(server is not None, tuple(found), tuple(notes))
+        return Wired(
+            server is not None, tuple(found), tuple(notes), memory_of_server(look(server, ["args"])), publishes
+        )
 
     def advice(self, place: Place, order: Order) -> Sequence[str]:
         """Nothing."""

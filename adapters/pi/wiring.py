@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -16,7 +17,7 @@ from funes_mcp.wiring.document import has, look
 from funes_mcp.wiring.files import ConfigText, Edit, read_config
 from funes_mcp.wiring.jsontext import JsonFormat
 from funes_mcp.wiring.model import Before, Consent, Order, Place, Wired
-from funes_mcp.wiring.program import Program
+from funes_mcp.wiring.program import Program, memory_of_hook, memory_of_server
 from funes_mcp.wiring.servers import drop_server, put_server
 
 SERVER = "funes"
@@ -81,13 +82,22 @@ class PiWiring:
     def state(self, place: Place) -> Wired:
         """Whether server and extension are there."""
         server = look(ConfigText.load(place.root / "mcp.json", _JSON).value, ["mcpServers", SERVER])
-        hooked = read_config(_extension(place)) is not None
+        source = read_config(_extension(place))
+        hooked = source is not None
         notes = []
         if look(server, ["enabled"]) is False:
             notes.append("the server `funes` is switched off in pi's mcp.json")
         elif server is not None and look(server, ["exposure"]) != "direct":
             notes.append('pi\'s mcp.json has no `"exposure": "direct"` for `funes`: the model does not see its tools')
-        return Wired(server is not None or hooked, EVENTS if hooked else (), tuple(notes))
+        arguments = look(server, ["args"]) if server is not None else _listed(source, "server")
+        options = _listed(source, "options")
+        return Wired(
+            server is not None or hooked,
+            EVENTS if hooked else (),
+            tuple(notes),
+            memory_of_server(arguments),
+            memory_of_hook(shlex.join(options)),
+        )
 
     def advice(self, place: Place, order: Order) -> Sequence[str]:
         """When it takes effect, and what else of that name is there."""
@@ -97,6 +107,16 @@ class PiWiring:
             if isinstance(other, str) and "funes" in other:
                 notes.append(f"The package {other} may bring tools of the same name; `pi remove {other}` takes it out.")
         return notes
+
+
+def _listed(source: bytes | None, name: str) -> list[str]:
+    """A list of words that the extension was written with."""
+    match = re.search(rf"^const {name}: string\[\] = (\[.*\]);$", (source or b"").decode("utf-8", "replace"), re.M)
+    try:
+        value = json.loads(match[1]) if match else []
+    except ValueError:
+        return []
+    return [str(word) for word in value]
 
 
 def _extension(place: Place) -> Path:

@@ -196,6 +196,21 @@ def wiring_notes(home: FunesHome, environ: Mapping[str, str], user_home: Path) -
     return tuple(notes)
 
 
+def bindings(home: FunesHome, environ: Mapping[str, str], user_home: Path) -> list[tuple[str, str, str]]:
+    """Each wired agent with the memory it reads and the one its hooks publish to, "" for the local one and for none.
+
+    Never raises: an agent whose files cannot be read is left out (see `wiring_notes`).
+    """
+    found = []
+    wirer = Wirer(home, environ, user_home)
+    for name, wiring in wirings().items():
+        with suppress(FunesError):
+            state = wirer.state(wiring)
+            if state.server or state.hooks:
+                found.append((name, state.memory, state.publishes))
+    return found
+
+
 #: The variables that name an agent's folder.
 _ROOT_VARIABLES = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "PI_CODING_AGENT_DIR", "HERMES_HOME")
 

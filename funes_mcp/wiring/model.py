@@ -81,11 +81,15 @@ class Wired:
         server: Whether our MCP server is registered.
         hooks: The events that are hooked.
         notes: Sentences about what keeps it from working.
+        memory: The memory that our server reads; "" for the local one.
+        publishes: The memory that hooks publish to when sessions begin and end; "" for none.
     """
 
     server: bool
     hooks: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    memory: str = ""
+    publishes: str = ""
 
 
 #: The bytes that files had before funes came, by path; None for a file that was not there.

@@ -38,6 +38,7 @@ class Program:
         argv: The program and its first arguments; the program is an absolute path.
         home: `FUNES_HOME` when it was set, absolute; "" for the default.
         memory: The memory the agent is bound to; "" for the local one.
+        publishes: Whether hooks publish to that memory; else the agent only reads it.
         forwarded: Those of `FORWARDED` that were set, for an agent that filters the environment and takes values
             only. Never a token: these are written to a file.
     """
@@ -46,6 +47,7 @@ class Program:
     home: str = ""
     memory: str = ""
     forwarded: Mapping[str, str] = field(default_factory=dict)
+    publishes: bool = True
 
     @property
     def server(self) -> list[str]:
@@ -62,7 +64,7 @@ class Program:
         options = []
         if self.home:
             options += ["--home", self.home]
-        if self.memory:
+        if self.memory and self.publishes:
             options += ["--memory", self.memory]
         return [*self.argv, "hook", agent, event, *options]
 
@@ -114,14 +116,32 @@ def is_ephemeral(argv: Sequence[str]) -> bool:
     return bool(re.search(r"[/\\](?:\.?cache[/\\](?:uv|pipx)|uv[/\\]cache|archive-v\d+)[/\\]", argv[0]))
 
 
+def memory_of_hook(command: object) -> str:
+    """The memory that a hook of ours publishes to; "" for none."""
+    return _option(_words(command), "--memory")
+
+
+def memory_of_server(arguments: object) -> str:
+    """The memory that our server reads, by its arguments; "" for the local one."""
+    words = [str(word) for word in arguments] if isinstance(arguments, list) else []
+    after = words[words.index("mcp") + 1 :] if "mcp" in words else []
+    return after[0] if after and not after[0].startswith("-") and after[0] != "local" else ""
+
+
+def _option(words: Sequence[str], name: str) -> str:
+    return words[words.index(name) + 1] if name in words[:-1] else ""
+
+
+def _words(command: object) -> list[str]:
+    try:
+        return shlex.split(command) if isinstance(command, str) else []
+    except ValueError:
+        return []
+
+
 def is_our_hook(command: object, agent: str) -> bool:
     """Whether a command line is a hook that funes wrote for an agent, from whatever installation."""
-    if not isinstance(command, str):
-        return False
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        return False
+    words = _words(command)
     for start in range(len(words) - 2):
         if words[start : start + 2] == ["hook", agent]:
             program = words[:start]
