@@ -56,3 +56,13 @@ class BadRequestError(FunesError):
     """An argument that cannot be understood."""
 
     exit_code = 2
+
+
+class PushBusyError(FunesError):
+    """Another process publishes to the same memory."""
+
+
+class PushRefusedError(FunesError):
+    """Nobody agreed that something is published; nothing was."""
+
+    exit_code = 2

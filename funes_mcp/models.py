@@ -287,6 +287,7 @@ class StatusReport:
         notes: Sentences about anything that needs attention.
         hooks: `(name, last success, last failure)` of the hooks that ran, RFC 3339 or "".
         published: Of a memory on the Hub; None for others.
+        bound: The published memories that agents are bound to, or that this machine publishes to.
     """
 
     label: str
@@ -302,6 +303,7 @@ class StatusReport:
     notes: tuple[str, ...] = ()
     hooks: tuple[tuple[str, str, str], ...] = ()
     published: PublishedStatus | None = None
+    bound: tuple[BoundMemory, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,6 +406,120 @@ class Forgotten:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class PushRequest:
+    """What to publish, and where.
+
+    Attributes:
+        memory: Label of a dataset on the Hub.
+        sessions: Full ids of the only sessions that may go; empty for all.
+        yes: Every question is answered with yes.
+        compact: Join the files of the published memory, also when nothing is to be sent.
+        dry: Say what would go, and send nothing.
+        most: About so many passages at most.
+    """
+
+    memory: str
+    sessions: tuple[str, ...] = ()
+    yes: bool = False
+    compact: bool = False
+    dry: bool = False
+    most: int | None = None
+
+
+class PushTalk(Protocol):
+    """How a push speaks with the person, if there is one."""
+
+    def agrees(self, question: str) -> bool | None:
+        """Ask a yes-or-no question; None when there is nobody to ask."""
+        ...
+
+    def warn(self, text: str) -> None:
+        """Say something that has to be known before the next question."""
+        ...
+
+    def step(self, what: str, done: int, total: int) -> None:
+        """Tell how far something is that takes long; a `total` of 0 is not known."""
+        ...
+
+
+@dataclass(slots=True)
+class PushReport:
+    """What a push did, or with `dry` would do.
+
+    Attributes:
+        label, url: The memory, and its page.
+        created: Whether the dataset was made. `public` says whether everybody can read it.
+        commit: The commit that holds everything that was sent; "" when there is none.
+        sent, sessions: Passages that went, and of how many sessions they are.
+        bytes: That were uploaded, in `files` files.
+        held: Passages that were held back. `kinds` counts what looked like a credential, `held_sessions` names the
+            sessions they are of.
+        unfilled: Passages that wait until they have a vector.
+        left_out: Sessions that wait for the person's decision.
+        later: Passages beyond the limit of this push.
+        embedded: Passages that got a vector of the published memory's model.
+        joined: Whether the files of the published memory were joined.
+        attempts: How often it was tried, because somebody else published meanwhile.
+        seconds: In all, and `searching` for credentials.
+    """
+
+    label: str
+    url: str = ""
+    dry: bool = False
+    created: bool = False
+    public: bool = False
+    commit: str = ""
+    sent: int = 0
+    sessions: int = 0
+    bytes: int = 0
+    files: int = 0
+    held: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    held_sessions: tuple[str, ...] = ()
+    unfilled: int = 0
+    left_out: int = 0
+    later: int = 0
+    embedded: int = 0
+    joined: bool = False
+    attempts: int = 1
+    seconds: float = 0.0
+    searching: float = 0.0
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def nothing_left(self) -> bool:
+        """Whether there was something to send, and all of it is held back."""
+        return self.held > 0 and self.sent == 0
+
+
+@dataclass(frozen=True, slots=True)
+class BoundMemory:
+    """A memory on the Hub that agents of this machine are bound to, as far as this machine knows without asking.
+
+    Attributes:
+        agents: Names of the agents that read it; `publishing` are those at whose session ends this machine publishes.
+        known: Whether this machine ever published to it.
+        pushed: When it last did, RFC 3339 or "".
+        waiting: Sessions with something to send.
+        held_rows: Passages that are held back, and `held` by what kind of credential.
+        left_out: Sessions that wait for the person's decision.
+        failed: When a push last failed since, and `reason` why; "" when none did.
+    """
+
+    label: str
+    agents: tuple[str, ...] = ()
+    publishing: tuple[str, ...] = ()
+    known: bool = False
+    pushed: str = ""
+    waiting: int = 0
+    held_rows: int = 0
+    held: dict[str, int] = field(default_factory=dict)
+    left_out: int = 0
+    failed: str = ""
+    reason: str = ""
+
+
 class Service(Protocol):
     """What the command line, the MCP server, the hooks and `ask` are given."""
 
@@ -433,6 +549,10 @@ class Service(Protocol):
 
     def scrub(self, *, dry: bool = False, told: Callable[[int, int], None] | None = None) -> ScrubReport:
         """Take credentials out of what is stored. Raises `ScannerError`, `MemoryBusyError`, `NoMemoryError`."""
+        ...
+
+    def push(self, request: PushRequest, talk: PushTalk | None = None) -> PushReport:
+        """Publish what a memory on the Hub lacks. Raises `FunesError`; `PushRefusedError` where nobody agreed."""
         ...
 
     def plan_forgetting(self, request: ForgetRequest) -> ForgetPlan:

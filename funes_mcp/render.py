@@ -31,6 +31,7 @@ from typing import Any, Final
 
 from funes_mcp.memory.model import Chunk, Sighting
 from funes_mcp.models import (
+    BoundMemory,
     DoctorReport,
     GetAnswer,
     HarnessStatus,
@@ -462,10 +463,44 @@ def render_status(report: StatusReport, home: str = "") -> str:
             lines.append("  up to date with the transcripts on disk")
     for harness in report.harnesses:
         lines += _harness(harness, home)
+    for bound in report.bound:
+        lines += _bound(bound)
     for name, success, failure in report.hooks:
         lines.append(f"hook {name}: last success {success or 'never'}, last failure {failure or 'never'}")
     lines += [f"note: {_one_line(note, 600)}" for note in report.notes]
     return "\n".join(harmless(line) for line in lines) + "\n"
+
+
+def _bound(bound: BoundMemory) -> list[str]:
+    name = label(bound.label)
+    uses = [f"read by {', '.join(bound.agents)}"] if bound.agents else []
+    if bound.publishing:
+        uses.append(f"published to when a session of {', '.join(bound.publishing)} begins or ends")
+    lines = [f"memory {name} on the Hub" + (f": {'; '.join(uses)}" if uses else "")]
+    if bound.known and not bound.waiting:
+        lines.append(f"  has every session of this machine that may go (last push {bound.pushed})")
+    elif bound.known:
+        lines.append(
+            f"  {_count(bound.waiting, 'session')} wait to be published (last push {bound.pushed}): `funes push {name}`"
+        )
+    elif bound.publishing or bound.failed:
+        lines.append(f"  nothing of this machine was published there yet: `funes push {name}`")
+    if bound.held_rows:
+        lines.append(
+            f"  {_count(bound.held_rows, 'passage')} held back ({kinds_text(bound.held)}): `funes scrub`, "
+            f"then `funes push {name}`"
+        )
+    if bound.left_out:
+        lines.append(f"  {_count(bound.left_out, 'session')} wait for your review: `funes curate {name}`")
+    if bound.failed:
+        lines.append(f"  the last push failed at {bound.failed}: {_one_line(bound.reason, 300)}")
+    return lines
+
+
+def kinds_text(kinds: Mapping[str, int]) -> str:
+    """What looked like credentials, by kind: `github-pat×3, private-key×1`."""
+    ordered = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{_token(kind)}×{count:,}" for kind, count in ordered) or "of no known kind"
 
 
 def render_doctor(report: DoctorReport, home: str = "") -> str:

@@ -33,6 +33,7 @@ from funes_mcp.indexing import Pass, newest_first
 from funes_mcp.memory.catalog import FILE, Catalog, SourceState, safe_text, signature_of
 from funes_mcp.memory.label import LOCAL, HubName, parse
 from funes_mcp.models import (
+    BoundMemory,
     DoctorReport,
     ForgetPlan,
     ForgetRequest,
@@ -43,6 +44,9 @@ from funes_mcp.models import (
     IndexRequest,
     Progress,
     PublishedStatus,
+    PushReport,
+    PushRequest,
+    PushTalk,
     RecallAnswer,
     RecallRequest,
     ScrubReport,
@@ -487,6 +491,15 @@ class IndexService:
 
         return self._alone(work)
 
+    # -- publishing ----------------------------------------------------------------------------------------
+
+    def push(self, request: PushRequest, talk: PushTalk | None = None) -> PushReport:
+        """Publish what a memory on the Hub lacks."""
+        from funes_mcp.publishing.open import publisher
+        from funes_mcp.publishing.push import Silent
+
+        return publisher(self._home, request.memory, self._redactor, self.models).push(request, talk or Silent())
+
     def plan_forgetting(self, request: ForgetRequest) -> ForgetPlan:
         """Say what a request comes to."""
         from funes_mcp.forgetting import plan
@@ -575,7 +588,8 @@ class IndexService:
 
     def status(self, memory: str = LOCAL) -> StatusReport:
         """Say how a memory stands."""
-        from funes_mcp.wiring.flow import wiring_notes
+        from funes_mcp.publishing.bound import bound_memories
+        from funes_mcp.wiring.flow import bindings, wiring_notes
         from funes_mcp.worker import hook_health
 
         name = parse(memory)
@@ -614,6 +628,11 @@ class IndexService:
                 notes.append(
                     f"{lost} transcripts will soon be deleted by their agent and are not all read: `funes index`"
                 )
+        bound: tuple[BoundMemory, ...] = ()
+        if memory in ("", LOCAL):
+            catalog = reader.catalog
+            wired = bindings(self._home, self._environ, self._user_home)
+            bound = bound_memories(self._home, wired, lambda: {} if catalog is None else catalog.session_marks())
         coverage = {} if reader.catalog is None else reader.catalog.coverage()
         return StatusReport(
             label=memory or LOCAL,
@@ -628,6 +647,7 @@ class IndexService:
             harnesses=harness_statuses(survey, coverage, dict(counts.by_harness)),
             notes=tuple(notes),
             hooks=hooks,
+            bound=bound,
         )
 
     def _published_status(self, name: HubName) -> StatusReport:

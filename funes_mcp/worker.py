@@ -14,8 +14,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+from threading import Timer
+from typing import TYPE_CHECKING
 
 from funes_mcp.home import FunesHome, private_folder, write_private
+
+if TYPE_CHECKING:
+    from funes_mcp.models import PushReport, PushRequest
+
+#: Events at which a session of some agent begins or ends; none of them is a turn's. What is bound to a memory on the
+#: Hub is published then.
+BOUNDARIES = frozenset(
+    {"SessionStart", "SessionEnd", "session_start", "session_shutdown", "on_session_start", "on_session_finalize"}
+)
 
 #: A transcript has settled when its size and time stood still for `QUIET_S`; it is waited for at most `SETTLE_S`.
 #: Agents were seen to write the last message a fifth of a second after they called the hook.
@@ -30,6 +41,9 @@ LOG_BYTES = 256 * 1024
 
 #: Seconds after which a word that no worker took is reported as a failure.
 OVERDUE_S = 600.0
+
+#: Memories to publish to once everything is indexed, each with the `(agent, event)` of the hooks that want it.
+Due = dict[str, list[tuple[str, str]]]
 
 #: `index(agent, path)` brings one transcript, or with None all of an agent's, into the memory.
 Index = Callable[[str, "Path | None"], None]
@@ -140,8 +154,14 @@ def _shape(paths: Sequence[Path]) -> list[tuple[int, int]]:
     return shape
 
 
-def work_off(home: FunesHome, index: Index, settling: Callable[[Sequence[Path]], None] = settle) -> int:
-    """Take words until there are none; one process at a time. Returns how many were taken."""
+def work_off(
+    home: FunesHome, index: Index, settling: Callable[[Sequence[Path]], None] = settle, due: Due | None = None
+) -> int:
+    """Take words until there are none; one process at a time. Returns how many were taken.
+
+    Args:
+        due: What is to be published afterwards is entered here.
+    """
     folder = folder_of(home)
     private_folder(folder)
     done = 0
@@ -153,6 +173,7 @@ def work_off(home: FunesHome, index: Index, settling: Callable[[Sequence[Path]],
             while words := take(folder):
                 done += len(words)
                 _do(folder, words, index, settling)
+                _enter(words, {} if due is None else due)
         waiting = [name for name in _names(folder / "waiting") if name.endswith(".json") and name[0] != "."]
         if not waiting or done == before:
             return done
@@ -171,6 +192,15 @@ def _do(folder: Path, words: Sequence[Word], index: Index, settling: Callable[[S
         note(folder, word.agent, word.event, reasons[0] if reasons else "")
         with suppress(OSError):
             word.file.unlink()
+
+
+def _enter(words: Sequence[Word], due: Due) -> None:
+    """Note which memories the words want to be published to: those of hooks at which a session begins or ends."""
+    for word in words:
+        if word.memory and word.event in BOUNDARIES:
+            hooks = due.setdefault(word.memory, [])
+            if (word.agent, word.event) not in hooks:
+                hooks.append((word.agent, word.event))
 
 
 def _index(agent: str, path: Path | None, index: Index) -> str:
@@ -315,29 +345,79 @@ def main(argv: Sequence[str]) -> int:
     if hasattr(os, "nice"):
         with suppress(OSError):
             os.nice(10)
-    work_off(home, service_index(home))
-    deepen(home)
+    due: Due = {}
+    work_off(home, service_index(home), due=due)
+    publish(home, due)
+    if deepen(home):
+        publish(home, due)  # what waited for its vectors
     return 0
 
 
-def deepen(home: FunesHome) -> None:
-    """Embed for a minute what waits for vectors, where there are deeper models. Goes to the log, whatever happens."""
-    if not (home.memory / "upgrade").exists() and not (home.root / "models").exists():
+def publish(home: FunesHome, due: Due) -> None:
+    """Publish to the memories that are due, each by itself, and remember how it went. Ends the process in time.
+
+    The workers' lock is not held any more: whoever has words meanwhile starts another worker.
+    """
+    if not due:
         return
+    from funes_mcp.publishing.boundary import MOST_S
+    from funes_mcp.publishing.boundary import publish as publish_to
+
+    def push(request: PushRequest) -> PushReport:
+        from funes_mcp.service import open_service
+
+        return open_service(home, os.environ).push(request)
+
+    for memory, hooks in due.items():
+
+        def told(failure: str, memory: str = memory, hooks: Sequence[tuple[str, str]] = tuple(hooks)) -> None:
+            for agent, event in hooks:
+                note(folder_of(home), agent, f"{event}, publishing to {memory}", failure)
+
+        def give_up(told: Callable[[str], None] = told) -> None:
+            try:
+                told(f"it took longer than {MOST_S:.0f} s; the next session goes on with it")
+            finally:
+                os._exit(1)
+
+        timer = Timer(MOST_S, give_up)
+        timer.daemon = True
+        timer.start()
+        try:
+            failure = publish_to(home, memory, push)
+        except Exception as error:
+            failure = f"{type(error).__name__}: {error}"[:300]
+        finally:
+            timer.cancel()
+        if failure:
+            print(f"{_now()} publishing to {memory}: {failure}", file=sys.stderr)
+        if failure is not None:
+            told(failure[:300])
+
+
+def deepen(home: FunesHome) -> bool:
+    """Embed for a minute what waits for vectors, where there are deeper models. Goes to the log, whatever happens.
+
+    True when something got a vector.
+    """
+    if not (home.memory / "upgrade").exists() and not (home.root / "models").exists():
+        return False
     from funes_mcp.service import open_service
 
     try:
         service = open_service(home, os.environ)
         if not service.models.work_waits():
-            return
+            return False
         if hasattr(os, "nice"):
             with suppress(OSError):
                 os.nice(9)  # whatever else wants the machine comes first
         done = service.deepen()
         if done.note:
             print(f"{_now()} {done.note}", file=sys.stderr)
+        return done.embedded > 0
     except Exception as error:
         print(f"{_now()} embedding: {type(error).__name__}: {error}", file=sys.stderr)
+        return False
 
 
 if __name__ == "__main__":

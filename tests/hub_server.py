@@ -142,7 +142,6 @@ class Fault:
     times: int
     after: int
     path: str
-    method: str
     headers: dict[str, str]
     body: bytes
 
@@ -180,8 +179,7 @@ class LoopbackHub:
         page: How many entries one answer about a tree holds.
         renamed: Repositories that have another name now: old to new.
         asked: Every request, in the order in which they were answered.
-        before_commit: Called with the repository's name before a commit is looked at, without a lock held; not for
-            commits that arrive meanwhile.
+        before_commit: Called with the repository's name before a commit is looked at, without a lock held.
     """
 
     def __init__(self, *, page: int = 3) -> None:
@@ -195,7 +193,6 @@ class LoopbackHub:
         self.renamed: dict[str, str] = {}
         self.asked: list[Asked] = []
         self.before_commit: Callable[[str], None] | None = None
-        self._hooked = False
         self._faults: list[Fault] = []
         self._lock = threading.RLock()
         self._closed = threading.Event()
@@ -277,9 +274,8 @@ class LoopbackHub:
         with self._lock:
             if repo not in self.repos:
                 self.repos[repo] = Repo(repo, private)
-                self.repos[repo].put({".gitattributes": Blob(_ATTRIBUTES, False)}, "initial commit")
+                self.repos[repo].put({".gitattributes": Blob(_ATTRIBUTES, False)}, "initial commit", branch)
             at = self.repos[repo]
-            at.branches.setdefault(branch, at.branches["main"])
             tree = {path: blob for path, blob in at.head(branch).tree.items() if path not in delete}
             for path, data in (files or {}).items():
                 tree[path] = Blob(data, _large(path, len(data)))
@@ -304,7 +300,6 @@ class LoopbackHub:
         *,
         after: int = 0,
         path: str = "",
-        method: str = "",
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
     ) -> None:
@@ -316,12 +311,9 @@ class LoopbackHub:
             how: A status, "cut" or "stall".
             after: Bytes that pass before a cut.
             path: Only for requests whose path holds this.
-            method: Only for this method.
-            headers: Of the answer, with a status.
-            body: The same.
         """
         with self._lock:
-            self._faults.append(Fault(stage, how, times, after, path, method, dict(headers or {}), body))
+            self._faults.append(Fault(stage, how, times, after, path, dict(headers or {}), body))
 
     def calm(self) -> None:
         """Take all armed faults back."""
@@ -338,27 +330,16 @@ class LoopbackHub:
             one.stage == stage and path in one.path and (not method or one.method == method) for one in self.asked
         )
 
-    def fault(self, stage: str, method: str, path: str) -> Fault | None:
+    def fault(self, stage: str, path: str) -> Fault | None:
         """The fault that is armed for a request, used up once."""
         with self._lock:
             for fault in self._faults:
-                if fault.stage == stage and fault.path in path and fault.method in ("", method):
+                if fault.stage == stage and fault.path in path:
                     fault.times -= 1
                     if fault.times <= 0:
                         self._faults.remove(fault)
                     return fault
         return None
-
-    def arrived(self, repo: str) -> None:
-        """A commit is here, and is looked at when this returns."""
-        with self._lock:
-            hook = None if self._hooked else self.before_commit
-            self._hooked = self._hooked or hook is not None
-        if hook is not None:
-            try:
-                hook(repo)
-            finally:
-                self._hooked = False
 
     def locked(self) -> threading.RLock:
         return self._lock  # type: ignore[return-value]
@@ -391,6 +372,7 @@ _ROUTES: Final = (
     ("POST", r"/api/datasets/(?P<repo>[^/]+/[^/]+)/paths-info/(?P<revision>[^/]+)", "paths"),
     ("POST", r"/api/datasets/(?P<repo>[^/]+/[^/]+)/preupload/(?P<revision>[^/]+)", "preupload"),
     ("POST", r"/api/datasets/(?P<repo>[^/]+/[^/]+)/commit/(?P<revision>[^/]+)", "commit"),
+    ("GET", r"/api/datasets/(?P<repo>[^/]+/[^/]+)/auth-check(?P<write>/write)?", "auth"),
     ("GET", r"/datasets/(?P<repo>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<path>.+)", "resolve"),
     ("POST", r"/datasets/(?P<repo>[^/]+/[^/]+)\.git/info/lfs/objects/batch", "batch"),
     ("PUT", r"/large/(?P<repo>[^/]+/[^/]+)/(?P<oid>[0-9a-f]{64})", "upload"),
@@ -420,7 +402,7 @@ class _Exchange:
                 break
 
     def run(self) -> None:
-        fault = self.hub.fault(self.stage, self.handler.command, self.path)
+        fault = self.hub.fault(self.stage, self.path)
         try:
             self._receive(fault)
             if fault is not None and fault.how == "stall":
@@ -431,7 +413,7 @@ class _Exchange:
             if fault is not None and isinstance(fault.how, int):
                 raise _Answer(fault.how, fault.body, fault.headers)
             answer = self._answered()
-            if self.stage == "commit" and (late := self.hub.fault("landed", "POST", self.path)) is not None:
+            if self.stage == "commit" and (late := self.hub.fault("landed", self.path)) is not None:
                 if late.how == "stall":
                     self.hub.wait()
                 if not isinstance(late.how, int):
@@ -518,6 +500,10 @@ class _Exchange:
         repo = self._repo(account)
         if self.stage in _WRITES:
             self._may_write(account, repo.name)
+        if self.stage == "auth":
+            if "write" in self.named:
+                self._may_write(account, repo.name)
+            return _Answer(200)
         answer: _Answer = getattr(self, f"_{self.stage}")(repo)
         return answer
 
@@ -725,7 +711,8 @@ class _Exchange:
         return _json({}) if data is not None and len(data) == asked["size"] else _error(404, "no such object")
 
     def _commit(self, repo: Repo) -> _Answer:
-        self.hub.arrived(repo.name)
+        if self.hub.before_commit is not None:
+            self.hub.before_commit(repo.name)
         lines = [json.loads(line) for line in self.body.splitlines() if line.strip()]
         header = next(line["value"] for line in lines if line["key"] == "header")
         branch = self.named["revision"]

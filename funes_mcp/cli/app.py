@@ -29,6 +29,7 @@ COMMANDS: Final = (
     ("sessions", "funes_mcp.cli.sessions", "List the ids of the sessions in the memory."),
     ("add", "funes_mcp.cli.add", "Give an agent its memory: index, tools, hooks."),
     ("remove", "funes_mcp.cli.remove", "Take back what add did."),
+    ("push", "funes_mcp.cli.push", "Publish the memory to a dataset on the Hub."),
     ("scrub", "funes_mcp.cli.scrub", "Take credentials out of what is stored."),
     ("forget", "funes_mcp.cli.forget", "Remove sessions for good."),
     ("curate", "funes_mcp.cli.curate", "Choose the sessions that a project's published memory gets."),

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from funes_mcp.curation.decisions import Decisions
     from funes_mcp.home import FunesHome
     from funes_mcp.memory.label import HubName
-    from funes_mcp.memory.model import Chunk
+
+
+class Row(Protocol):
+    """What it takes to know whether a row may be sent: a `Chunk`, or less."""
+
+    @property
+    def session_id(self) -> str: ...
+
+    @property
+    def turn_uuid(self) -> str: ...
+
+    @property
+    def repo(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +46,7 @@ class Selection:
         """Those of some turns of a session that may be sent."""
         return self.turns.get(session_id, frozenset()) & frozenset(turn_uuids)
 
-    def lets_row(self, row: Chunk) -> bool:
+    def lets_row(self, row: Row) -> bool:
         """Whether a row may be sent: its turn may, and the row itself is of the repository."""
         return (
             row.turn_uuid in self.turns.get(row.session_id, ()) and self.repository.lower() in row.repo.lower().split()

@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar, cast
 
 from funes_mcp.hub.address import endpoint, host, offline
 from funes_mcp.hub.cache import cache_folder, dataset_folder, discard, is_content, linked
-from funes_mcp.hub.errors import HubError, HubFileMissingError, HubUnreachableError, offline_error, slow_error
+from funes_mcp.hub.errors import (
+    HubDeniedError,
+    HubError,
+    HubFileMissingError,
+    HubUnreachableError,
+    offline_error,
+    slow_error,
+)
 from funes_mcp.hub.errors import told as as_told
 from funes_mcp.hub.limits import prepare
 from funes_mcp.hub.streams import Body, Meter, Told, bar
@@ -186,6 +193,22 @@ class DatasetRepo:
         if file.size > most:
             raise HubError(f"{path} of {self._label} has {file.size:,} bytes, which is more than is read of it.")
         return self.fetch(commit, file).read_bytes()
+
+    def may_write(self) -> bool:
+        """Whether the token may commit to the repository, as far as the Hub says."""
+        api = self._api()
+
+        def ask() -> None:
+            try:
+                api.auth_check(self.repo, repo_type="dataset", write=True)
+            except TypeError:  # an older library asks about reading alone
+                api.auth_check(self.repo, repo_type="dataset")
+
+        try:
+            self._within(_LOOKING, ask)
+        except HubDeniedError:
+            return False
+        return True
 
     def create(self, *, private: bool) -> None:
         """Make the repository. Raises `HubConflictError` when it exists already."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
@@ -44,11 +45,51 @@ _FIELDS: Final = tuple(field.name for field in fields(Chunk))
 _ALL_OF: Final = attrgetter(*_FIELDS)
 _ID: Final = re.compile(r"[0-9a-f]{16}")
 _IDS_AT_ONCE: Final = 5_000
+_SOME: Final = 20_000  # so many rows are asked for by name; more are picked from all of them
 _FRAGMENTS: Final = 40
 _BYTES_A_FRAGMENT: Final = 4 << 20
 _VERSIONS: Final = 60
 
 _NOW: Final = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True)
+class RowMark:
+    """What it takes to know a row again: its key, where it is from, and whether it has a vector."""
+
+    key: int
+    session_id: str
+    turn_uuid: str
+    repo: str
+    filled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Rows of a table, its sessions, and the rows of each agent by the name that is stored ("" where none is)."""
+
+    rows: int
+    sessions: int
+    agents: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """Which rows of a table go into another, and how they are changed on the way.
+
+    Attributes:
+        keys: Of the rows, in ascending order.
+        lets: Whether a row may go as it is now, by id and text.
+        blank: Identities (16 hex digits) that are left empty.
+        embed: Makes the vectors anew from the texts; None copies them bit for bit.
+        told: Called with the number of rows that went so far.
+    """
+
+    keys: NDArray[np.uint64]
+    lets: Callable[[str, str], bool]
+    blank: frozenset[str] = frozenset()
+    embed: Callable[[list[str]], NDArray[np.float32]] | None = None
+    told: Callable[[int], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +244,63 @@ class ChunkTable:
             data = self._arrow(chunks, vectors)
             self._guarded(lambda: self._table.add(data))
 
+    def append_from(self, source: ChunkTable, transfer: Transfer) -> int:
+        """Add rows of another table in one version, in little memory. Returns how many.
+
+        This table keeps its columns: it gets those that it has, and null where the source has none of that name.
+
+        Raises:
+            FunesError: They do not fit, or could not be written; the table is as it was.
+        """
+        import pyarrow as pa
+
+        feed = _Feed(source, self._table.schema, transfer)
+        reader = pa.RecordBatchReader.from_batches(self._table.schema, feed.batches())
+        self._fed(feed, lambda: self._table.add(reader))
+        return feed.rows
+
+    @classmethod
+    def create_from(cls, folder: Path, embedding: Embedding, source: ChunkTable, transfer: Transfer) -> ChunkTable:
+        """Make a table with rows of another one, in one version. Raises `FunesError`."""
+        import lancedb
+        import pyarrow as pa
+
+        schema = schema_of(embedding)
+        feed = _Feed(source, schema, transfer)
+        reader = pa.RecordBatchReader.from_batches(schema, feed.batches())
+        private_folder(folder)
+        cls._fed(feed, lambda: lancedb.connect(str(folder)).create_table(NAME, reader, schema=schema))
+        return cls.open(folder)
+
+    def indexes(self) -> dict[str, int]:
+        """The search indexes that Lance keeps in the table itself, with the number of rows each lacks."""
+        lacking: dict[str, int] = {}
+        for index in self._table.list_indices():
+            with suppress(OSError, ValueError, RuntimeError):
+                stats = self._table.index_stats(index.name)
+                lacking[index.name] = int(stats.num_unindexed_rows) if stats is not None else 0
+        return lacking
+
+    def tidy(self) -> None:
+        """Join all files, bring Lance's own indexes up to date, and drop every version but the one that results.
+
+        Raises:
+            FunesError: It could not be written.
+        """
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # LanceDB's: nobody else looks at the table
+            for _ in range(2):  # the second time drops what the first wrote between joining and indexing
+                self._guarded(lambda: self._table.optimize(cleanup_older_than=_NOW, delete_unverified=True))
+
+    @staticmethod
+    def _fed(feed: _Feed, work: Callable[[], Any]) -> None:
+        try:
+            work()
+        except (OSError, ValueError, RuntimeError) as error:
+            if feed.failure is not None:  # LanceDB reports it as a fault of its own
+                raise feed.failure from error
+            raise storage_error("The passages could not be written", error) from error
+
     def upsert(self, chunks: Sequence[Chunk], vectors: Sequence[NDArray[np.float32] | None]) -> None:
         """Add rows, in one version, in place of those that have their ids. Raises `FunesError`."""
         if chunks:
@@ -226,6 +324,45 @@ class ChunkTable:
             found.update(zip(batch["id"].to_pylist(), filled, strict=True))
         found.pop(None, None)  # type: ignore[call-overload]
         return found
+
+    def keys(self) -> NDArray[np.uint64]:
+        """The keys of all rows, in ascending order: eight bytes each."""
+        import numpy as np
+
+        found: list[NDArray[np.uint64]] = [np.empty(0, np.uint64)]
+        for batch in self._batches(["id"]):
+            names = [name for name in batch["id"].to_pylist() if name is not None and _ID.fullmatch(name)]
+            found.append(np.fromiter((int(name, 16) for name in names), np.uint64, len(names)))
+        return np.unique(np.concatenate(found))
+
+    def marks(self) -> Iterator[list[RowMark]]:
+        """Every row in short, some thousands at a time, in the order in which they were written."""
+        have = set(self.columns)
+        columns: dict[str, str] = {name: name for name in ("id", "session_id", "turn_uuid", "repo") if name in have}
+        if "vector" in have:
+            columns["filled"] = "vector is not null"
+        for batch in self._batches(columns):
+            names = ("id", "session_id", "turn_uuid", "repo", "filled")
+            values = [batch[name].to_pylist() if name in columns else [None] * batch.num_rows for name in names]
+            yield [
+                RowMark(int(name, 16), session or "", turn or "", repo or "", bool(filled))
+                for name, session, turn, repo, filled in zip(*values, strict=True)
+                if name is not None and _ID.fullmatch(name)
+            ]
+
+    def spread(self) -> Spread:
+        """How the rows are spread over sessions and agents."""
+        sessions: set[str] = set()
+        agents: Counter[str] = Counter()
+        rows = 0
+        columns = [name for name in ("session_id", "harness") if name in set(self.columns)]
+        for batch in self._batches(columns):
+            rows += batch.num_rows
+            sessions.update(name for name in batch["session_id"].unique().to_pylist() if name)
+            if "harness" in columns:
+                for item in batch["harness"].value_counts().to_pylist():
+                    agents[item["values"] or ""] += item["counts"]
+        return Spread(rows, len(sessions), dict(agents))
 
     def places(self) -> Iterator[RowPlace]:
         """Where every row stands, in no special order."""
@@ -396,6 +533,75 @@ class ChunkTable:
             work()
         except (OSError, ValueError, RuntimeError) as error:
             raise storage_error("The memory could not be written", error) from error
+
+
+class _Feed:
+    """Rows of one table as batches in the shape of another."""
+
+    def __init__(self, source: ChunkTable, schema: pa.Schema, transfer: Transfer) -> None:
+        self._source = source
+        self._schema = schema
+        self._transfer = transfer
+        self._columns = [name for name in source.columns if name in set(schema.names)]
+        if "vector" in self._columns and transfer.embed is not None:
+            self._columns.remove("vector")
+        self.rows = 0
+        self.failure: FunesError | None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        try:
+            wanted = self._transfer.keys
+            where: list[str | None] = [None]
+            if len(wanted) <= _SOME:
+                where = [_among(names) for names in _slices(f"{int(key):016x}" for key in wanted)]
+            for condition in where:
+                for batch in self._source._batches(list(dict.fromkeys(["id", "text", *self._columns])), condition):
+                    fitted = self._fitted(batch)
+                    if fitted is not None:
+                        yield fitted
+        except FunesError as error:
+            self.failure = error
+            raise
+        except (TypeError, ValueError, NotImplementedError) as error:  # Arrow's, of types that do not fit
+            self.failure = FunesError(f"The passages do not fit into that memory: {_first_line(error)}")
+            raise self.failure from error
+
+    def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
+        import numpy as np
+        import pyarrow as pa
+
+        keys = self._transfer.keys
+        ids, texts = batch["id"].to_pylist(), batch["text"].to_pylist()
+        own = np.fromiter((int(name, 16) if name and _ID.fullmatch(name) else 0 for name in ids), np.uint64, len(ids))
+        at = np.searchsorted(keys, own)
+        there = (at < len(keys)) & (keys[np.minimum(at, len(keys) - 1)] == own) if len(keys) else np.zeros(0, bool)
+        go = [row for row in np.flatnonzero(there).tolist() if self._transfer.lets(ids[row], texts[row] or "")]
+        if not go:
+            return None
+        batch = batch.take(pa.array(go, pa.int64()))
+        arrays = []
+        for column in self._schema:
+            if column.name == "vector" and self._transfer.embed is not None:
+                arrays.append(self._embedded([texts[row] or "" for row in go], column.type))
+            elif column.name not in self._columns:
+                arrays.append(pa.nulls(len(go), column.type))
+            elif column.name == "identity" and self._transfer.blank:
+                names = ["" if name in self._transfer.blank else name for name in batch["identity"].to_pylist()]
+                arrays.append(pa.array(names, column.type))
+            else:
+                arrays.append(batch[column.name].cast(column.type))
+        self.rows += len(go)
+        if self._transfer.told is not None:
+            self._transfer.told(self.rows)
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _embedded(self, texts: list[str], kind: Any) -> pa.Array:
+        import numpy as np
+        import pyarrow as pa
+
+        assert self._transfer.embed is not None
+        matrix = np.asarray(self._transfer.embed(texts), np.float32)
+        return pa.FixedSizeListArray.from_arrays(pa.array(matrix.reshape(-1)).cast(kind.value_type), type=kind)
 
 
 def _chunks(batch: pa.RecordBatch, names: Sequence[str]) -> list[Chunk]:
