@@ -15,6 +15,7 @@ import re
 import socket
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -142,6 +143,7 @@ class Fault:
     times: int
     after: int
     path: str
+    method: str
     headers: dict[str, str]
     body: bytes
 
@@ -179,7 +181,8 @@ class LoopbackHub:
         page: How many entries one answer about a tree holds.
         renamed: Repositories that have another name now: old to new.
         asked: Every request, in the order in which they were answered.
-        before_commit: Called with the repository's name before a commit is looked at, without a lock held.
+        before_commit: Called with the repository's name before a commit is looked at, without a lock held; not for
+            commits that arrive meanwhile.
     """
 
     def __init__(self, *, page: int = 3) -> None:
@@ -193,6 +196,7 @@ class LoopbackHub:
         self.renamed: dict[str, str] = {}
         self.asked: list[Asked] = []
         self.before_commit: Callable[[str], None] | None = None
+        self._hooked = False
         self._faults: list[Fault] = []
         self._lock = threading.RLock()
         self._closed = threading.Event()
@@ -274,8 +278,9 @@ class LoopbackHub:
         with self._lock:
             if repo not in self.repos:
                 self.repos[repo] = Repo(repo, private)
-                self.repos[repo].put({".gitattributes": Blob(_ATTRIBUTES, False)}, "initial commit", branch)
+                self.repos[repo].put({".gitattributes": Blob(_ATTRIBUTES, False)}, "initial commit")
             at = self.repos[repo]
+            at.branches.setdefault(branch, at.branches["main"])
             tree = {path: blob for path, blob in at.head(branch).tree.items() if path not in delete}
             for path, data in (files or {}).items():
                 tree[path] = Blob(data, _large(path, len(data)))
@@ -300,6 +305,7 @@ class LoopbackHub:
         *,
         after: int = 0,
         path: str = "",
+        method: str = "",
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
     ) -> None:
@@ -311,9 +317,12 @@ class LoopbackHub:
             how: A status, "cut" or "stall".
             after: Bytes that pass before a cut.
             path: Only for requests whose path holds this.
+            method: Only for this method.
+            headers: Of the answer, with a status.
+            body: The same.
         """
         with self._lock:
-            self._faults.append(Fault(stage, how, times, after, path, dict(headers or {}), body))
+            self._faults.append(Fault(stage, how, times, after, path, method, dict(headers or {}), body))
 
     def calm(self) -> None:
         """Take all armed faults back."""
@@ -321,8 +330,20 @@ class LoopbackHub:
             self._faults.clear()
 
     def saw(self, needle: bytes) -> bool:
-        """Whether these bytes reached the Hub: in any body as it came, or inside of what a body wraps."""
+        """Whether these bytes reached the Hub: in any body as it came, or inside of what a body wraps or compresses.
+
+        Tables of others may be compressed in a way that is not seen through here: read those as well (`written`).
+        """
         return any(needle in part for one in self.asked for part in _parts(one))
+
+    def written(self, repo: str, folder: Path, revision: str = "main") -> Path:
+        """All files of a revision, in a folder."""
+        commit = self.repos[repo].at(revision)
+        assert commit is not None
+        for path, blob in commit.tree.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(blob.data)
+        return folder
 
     def count(self, stage: str, path: str = "", method: str = "") -> int:
         """How many requests of a stage there were."""
@@ -330,16 +351,27 @@ class LoopbackHub:
             one.stage == stage and path in one.path and (not method or one.method == method) for one in self.asked
         )
 
-    def fault(self, stage: str, path: str) -> Fault | None:
+    def fault(self, stage: str, method: str, path: str) -> Fault | None:
         """The fault that is armed for a request, used up once."""
         with self._lock:
             for fault in self._faults:
-                if fault.stage == stage and fault.path in path:
+                if fault.stage == stage and fault.path in path and fault.method in ("", method):
                     fault.times -= 1
                     if fault.times <= 0:
                         self._faults.remove(fault)
                     return fault
         return None
+
+    def arrived(self, repo: str) -> None:
+        """A commit is here, and is looked at when this returns."""
+        with self._lock:
+            hook = None if self._hooked else self.before_commit
+            self._hooked = self._hooked or hook is not None
+        if hook is not None:
+            try:
+                hook(repo)
+            finally:
+                self._hooked = False
 
     def locked(self) -> threading.RLock:
         return self._lock  # type: ignore[return-value]
@@ -354,8 +386,14 @@ def _large(path: str, size: int) -> bool:
 
 
 def _parts(one: Asked) -> list[bytes]:
-    """A body, and what is in it in base64."""
+    """A body, and what is in it in base64 or compressed, as texts in our tables are."""
     parts = [one.body, one.path.encode(), one.query.encode()]
+    if one.stage == "upload":
+        import zstandard
+
+        for found in re.finditer(re.escape(b"\x28\xb5\x2f\xfd"), one.body):
+            with suppress(zstandard.ZstdError):  # four bytes that were no beginning
+                parts.append(zstandard.ZstdDecompressor().decompressobj().decompress(one.body[found.start() :]))
     if one.stage in ("commit", "preupload", "landed"):
         for found in re.findall(rb'"(?:content|sample)": ?"([A-Za-z0-9+/=]*)"', one.body):
             parts.append(base64.b64decode(found))
@@ -402,7 +440,7 @@ class _Exchange:
                 break
 
     def run(self) -> None:
-        fault = self.hub.fault(self.stage, self.path)
+        fault = self.hub.fault(self.stage, self.handler.command, self.path)
         try:
             self._receive(fault)
             if fault is not None and fault.how == "stall":
@@ -413,7 +451,7 @@ class _Exchange:
             if fault is not None and isinstance(fault.how, int):
                 raise _Answer(fault.how, fault.body, fault.headers)
             answer = self._answered()
-            if self.stage == "commit" and (late := self.hub.fault("landed", self.path)) is not None:
+            if self.stage == "commit" and (late := self.hub.fault("landed", "POST", self.path)) is not None:
                 if late.how == "stall":
                     self.hub.wait()
                 if not isinstance(late.how, int):
@@ -711,8 +749,7 @@ class _Exchange:
         return _json({}) if data is not None and len(data) == asked["size"] else _error(404, "no such object")
 
     def _commit(self, repo: Repo) -> _Answer:
-        if self.hub.before_commit is not None:
-            self.hub.before_commit(repo.name)
+        self.hub.arrived(repo.name)
         lines = [json.loads(line) for line in self.body.splitlines() if line.strip()]
         header = next(line["value"] for line in lines if line["key"] == "header")
         branch = self.named["revision"]

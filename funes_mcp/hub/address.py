@@ -16,7 +16,11 @@ def endpoint() -> str:
 
 def host() -> str:
     """The host (and port) of the Hub in use, as it is shown to a person: never with a name and password in it."""
-    return urlsplit(endpoint()).netloc.rpartition("@")[2] or endpoint()
+    try:
+        named = urlsplit(endpoint()).netloc
+    except ValueError:  # half of an address
+        named = ""
+    return (named or endpoint()).rpartition("@")[2]
 
 
 def offline() -> bool:

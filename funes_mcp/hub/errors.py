@@ -23,6 +23,8 @@ _MOST_WORDS: Final = 200
 _SECRET: Final = re.compile(r"\bhf_\w+|(?i:\bbearer\s+\S+)|https?://\S+")
 #: How long until a limit is lifted, in the header `RateLimit`: `"api";r=0;t=55`.
 SECONDS: Final = re.compile(r"\bt\s*=\s*(\d{1,9})")
+#: Requests about a repository as a whole: answered with 404, it is the repository that is not there.
+_REPO: Final = re.compile(r"/api/datasets/[^/]+/[^/]+(?:/(?:revision|preupload|commit|auth-check)\b.*)?$")
 _LOG_IN: Final = "Set HF_TOKEN, or run `hf auth login`."
 
 
@@ -134,22 +136,23 @@ def _answered(error: HfHubHTTPError, what: str) -> HubError:
     if isinstance(error, errors.EntryNotFoundError):
         return HubFileMissingError(f"{what} has no such file at {host()}.")
     if isinstance(error, errors.GatedRepoError):
-        return HubDeniedError(
-            f"{what} is given by {host()} to known accounts only.", f"Ask there for access. {_LOG_IN}"
-        )
+        return HubDeniedError(f"{host()} gives {what} to known accounts only.", f"Ask there for access. {_LOG_IN}")
     if isinstance(error, errors.DisabledRepoError):
         return HubDeniedError(f"{what} has been disabled at {host()}.", "Its owner can say why.")
-    if status == 401 and not isinstance(error, errors.RepositoryNotFoundError):
+    missing = isinstance(error, errors.RepositoryNotFoundError)
+    if status == 401 and not (missing and request.method in ("GET", "HEAD")):
         if _has_token(request):
             return HubDeniedError(f"{host()} refuses the token that is set{said}, asked about {what}.", _LOG_IN)
         return HubDeniedError(f"{host()} wants a token for {what}.", _LOG_IN)
-    if status in (401, 404):
+    if missing or (status == 404 and _REPO.search(request.url.path)):
         if _has_token(request):
             why, hint = "or it is private and your token may not see it", "Check its name and the token in HF_TOKEN."
         else:
             why, hint = "or it is private and no token is set", f"Check its name. {_LOG_IN}"
         return HubRepoMissingError(f"There is no {what} at {host()}, {why}.", hint)
-    if status == 402 or status == 403:
+    if status == 404 and "/tree/" in request.url.path:
+        return HubFileMissingError(f"{what} has no such folder at {host()}.")
+    if status in (402, 403):
         return HubDeniedError(
             f"{host()} does not let this token do that with {what}{said}.",
             "Set HF_TOKEN to one that may write there, or run `hf auth login`.",
