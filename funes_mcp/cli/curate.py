@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -109,9 +111,36 @@ def command(
         done = desk.decide(_choices(desk, include, exclude, reset, everything))
         terminal.out(_decided(desk, done, fresh))
         return 0
-    raise BadRequestError(
-        "Say what to do.", f"funes curate {memory} --list, then --include ID and --exclude ID, or --include-all."
-    )
+    return _reviewed(desk, memory)
+
+
+def _reviewed(desk: Desk, memory: str) -> int:
+    """Review on the terminal."""
+    screens = terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stdout)
+    if not screens or os.environ.get("TERM", "") in ("", "dumb"):
+        raise BadRequestError(
+            "The review needs a terminal.",
+            f"For scripts: funes curate {memory} --list, then --include ID and --exclude ID, or --include-all.",
+        )
+    if not desk.sessions():
+        terminal.say(_summary(desk))
+    fresh = desk.fresh
+    if fresh:
+        terminal.say(
+            f"So far a push sends {desk.memory} everything. From now on it would get reviewed sessions of "
+            f"{desk.repository} only."
+        )
+        if not click.confirm("Go on?", default=True, err=True):
+            terminal.say("Nothing was changed.")
+            return 1
+        desk.decide({})
+    if not desk.sessions():
+        return 0
+    from funes_mcp.curation.review import review
+
+    done = review(desk, colours=terminal.colours(sys.stdout))
+    terminal.out(_decided(desk, done, fresh))
+    return 0
 
 
 def _choices(
