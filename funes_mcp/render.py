@@ -14,7 +14,7 @@ their place, and both can be undone by a reader who wants the exact text back:
 
 - Control characters, which a terminal might obey, and characters that reorder or hide text are shown by
   name (`␛`, `<U+202E>`). Tabs, newlines and `\\r\\n` stay.
-- A line that imitates the format (a lone `---`, a `→ get` line, a header, a `  + ` or `  ~ [` line) gets
+- A line that imitates the format (a lone `---`, a `→ get` line, a header, a note, a `  + ` or `  ~ [` line) gets
   the prefix `| `; so does such a line that has the prefix already. All other lines are untouched.
 """
 
@@ -37,6 +37,7 @@ from funes_mcp.models import (
     HarnessStatus,
     Hit,
     Neighbor,
+    PublishedStatus,
     RecallAnswer,
     SourceCounts,
     StatusReport,
@@ -55,6 +56,9 @@ DOUBTFUL: Final = 0.5
 #: Characters of a neighbour that are shown.
 NEIGHBOR_CHARS: Final = 160
 
+#: Characters of an id, a folder's name or another word of a heading; real ones have a quarter of it at most.
+LONGEST_TOKEN: Final = 400
+
 #: Bytes of an MCP answer when nothing else is asked for; agents cut or refuse much longer ones.
 DEFAULT_BUDGET: Final = 8_000
 
@@ -67,7 +71,8 @@ MAX_DEFAULT_BUDGET: Final = 40_000
 LEAST_PASSAGE: Final = 160
 
 _CONTROL = re.compile(
-    "[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029\ud800-\udfff\U000e0000-\U000e007f]"
+    "[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
     "|\r(?!\n)"
 )
 _IMITATION = re.compile(
@@ -78,6 +83,7 @@ _IMITATION = re.compile(
       | [^\S\n]*\[[^\]\n]*\]\ \S+\ seq\S*\ turn=
       | \ \ \+[ ]
       | \ \ ~\ \[
+      | (?-i:Note:\ )
       | [^\S\n]*what\ follows\ are\ quotes\ from\ past\ sessions
     ))""",
     re.MULTILINE | re.VERBOSE | re.IGNORECASE,
@@ -121,7 +127,17 @@ def _one_line(text: str, limit: int) -> str:
 
 def _token(text: str) -> str:
     """An id or label that is one word in our lines, whatever a foreign memory holds in its place."""
-    return _BLANK.sub("_", harmless(text).strip()) or "-"
+    return _BLANK.sub("_", harmless(text[:LONGEST_TOKEN]).strip()) or "-"
+
+
+def _word(text: str) -> str:
+    """The same as it may stand in a command line: nothing in it means anything to a shell."""
+    return shlex.quote(_token(text))
+
+
+def _when(ts: str) -> str:
+    """A time as it stands in brackets."""
+    return _one_line(ts, 40).replace("[", "(").replace("]", ")") or "no date"
 
 
 # --- recall ---------------------------------------------------------------------------------------------
@@ -184,10 +200,10 @@ class _Parts:
     def of(cls, hit: Hit, memory: str, arrow: str) -> _Parts:
         chunk = hit.chunk
         where = f"{_token(chunk.workdir)}/{_token(chunk.session_id)[:8]}"
-        ts = _one_line(chunk.ts, 40) or "no date"
+        get = f"{arrow} get {_word(chunk.session_id)} {_word(chunk.turn_uuid)} --memory {label(memory)}"
+        head = f"[{_when(chunk.ts)}] {_token(chunk.harness)} {where} {_token(chunk.block_type)}  score={hit.score:.3f}"
         return cls(
-            head=f"[{ts}] {_token(chunk.harness)} {where} {_token(chunk.block_type)}  score={hit.score:.3f}\n"
-            f"  {arrow} get {_token(chunk.session_id)} {_token(chunk.turn_uuid)} --memory {label(memory)}\n",
+            head=f"{head}\n  {get}\n",
             body=chunk.text,
             about=_about(hit),
             neighbors=[_neighbor(neighbor) for neighbor in hit.neighbors],
@@ -433,8 +449,7 @@ def _turn(turn: TurnView, body: str, extra: str = "", heading: Callable[[str], s
     if extra:
         about.append(extra)
     tail = f"  + {'; '.join(about)}\n" if about else ""
-    ts = _one_line(turn.ts, 40) or "no date"
-    head = f"[{ts}] {_token(turn.role)} seq{turn.seq} turn={_token(turn.turn_uuid)}"
+    head = f"[{_when(turn.ts)}] {_token(turn.role)} seq{turn.seq} turn={_token(turn.turn_uuid)}"
     return f"{heading(head)}\n{quoted(body)}\n{tail}---\n"
 
 
@@ -449,7 +464,8 @@ def render_status(report: StatusReport, home: str = "") -> str:
     """
     lines = [f"memory {label(report.label)}: {_short(report.path, home)}"]
     if not report.exists:
-        lines.append("  there is nothing in it yet: run `funes index`")
+        if report.published is None:
+            lines.append("  there is nothing in it yet: run `funes index`")
     else:
         vectors = "all" if report.embedded == report.chunks else f"{report.embedded:,}"
         model = f" ({report.embedder})" if report.embedder else ""
@@ -457,10 +473,14 @@ def render_status(report: StatusReport, home: str = "") -> str:
             f"  {_count(report.chunks, 'passage')} in {_count(report.sessions, 'session')}, "
             f"{vectors} with vectors{model}, {size_text(report.disk_bytes)}"
         )
-        if report.pending:
+        if report.published is not None:
+            pass
+        elif report.pending:
             lines.append(f"  {_count(report.pending, 'source')} changed since: `funes index` reads them")
         else:
             lines.append("  up to date with the transcripts on disk")
+    if report.published is not None:
+        lines += _published(report.published)
     for harness in report.harnesses:
         lines += _harness(harness, home)
     for bound in report.bound:
@@ -501,6 +521,21 @@ def kinds_text(kinds: Mapping[str, int]) -> str:
     """What looked like credentials, by kind: `github-pat×3, private-key×1`."""
     ordered = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{_token(kind)}×{count:,}" for kind, count in ordered) or "of no known kind"
+
+
+def _published(status: PublishedStatus) -> list[str]:
+    lines = [f"  a {'private' if status.private else 'public'} dataset on the Hub"]
+    if status.commit:
+        lines.append(
+            f"  commit {_token(status.commit)[:12]}, fetched {_one_line(status.fetched_at, 40)}, "
+            f"looked at last {_one_line(status.checked_at, 40) or 'never'}"
+        )
+    if status.refused:
+        refused = ", ".join(f"{_one_line(why, 80)} {count:,}" for why, count in status.refused)
+        lines.append(f"  left out, because they cannot be a memory's: {refused}")
+    if status.lacking:
+        lines.append(f"  columns that it has not: {', '.join(_token(name) for name in status.lacking)}")
+    return lines
 
 
 def render_doctor(report: DoctorReport, home: str = "") -> str:

@@ -57,7 +57,8 @@ MAX_QUERY_CHARS: Final = 20_000
 
 _MEMORY: Final = {
     "type": "string",
-    "description": "Label of the memory, as in a `→ get` line. Default: the memory this server was started with.",
+    "description": "Label of the memory, as in a `→ get` line: local, or a dataset on the Hub (owner/name). Default: "
+    "the memory this server was started with.",
 }
 _SIZE: Final = {
     "type": "integer",

@@ -681,11 +681,6 @@ class IndexService:
         counts = reader.counts
         if head is not None and head.commit != account.commit:
             notes.append("there is a newer version on the Hub; the next recall fetches it")
-        if account.refused:
-            refused = ", ".join(f"{count:,} with {why}" for why, count in account.refused)
-            notes.append(f"rows that cannot be a memory's are left out: {refused}")
-        if account.lacking:
-            notes.append(f"it has no columns {', '.join(account.lacking)}: what they would tell is not known")
         _, trouble = self.models.embedder_for(reader.embedding, ours=False)
         if trouble:
             notes.append(trouble)

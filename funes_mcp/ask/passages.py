@@ -50,13 +50,13 @@ def parse(text: str) -> Recalled:
             notes.append(line.removeprefix(_NOTE))
         else:
             head = _HEAD.fullmatch(line)
-    names = session_names([each.get["session"] for each in found])
+    names = session_names([_unquoted(each.get["session"]) for each in found])
     return Recalled(
         tuple(
             Passage(
-                tag=f"{names[each.get['session']]}.{number}",
-                session=each.get["session"],
-                turn=each.get["turn"],
+                tag=f"{names[_unquoted(each.get['session'])]}.{number}",
+                session=_unquoted(each.get["session"]),
+                turn=_unquoted(each.get["turn"]),
                 memory=_unquoted(each.get["memory"]),
                 ts=each.head["ts"],
                 harness=each.head["harness"],

@@ -14,8 +14,8 @@ from funes_mcp import render
 from funes_mcp.ask import flow
 from funes_mcp.ask.model import Passage
 from funes_mcp.catchup import CatchUp
-from funes_mcp.cli import terminal
-from funes_mcp.cli.recall import QuestionCommand
+from funes_mcp.cli import progress, terminal
+from funes_mcp.cli.recall import MEMORY_HELP, QuestionCommand
 from funes_mcp.errors import BadRequestError
 from funes_mcp.home import FunesHome
 from funes_mcp.models import Service
@@ -36,7 +36,7 @@ Exit codes: 0 answered (or the agent says that the passages do not answer), 1 an
 )
 @click.argument("agent")
 @click.argument("question", nargs=-1, required=True)
-@click.option("--memory", default="local", metavar="LABEL", help="Another memory than the local one.")
+@click.option("--memory", default="local", metavar="LABEL", help=MEMORY_HELP)
 @click.option("-k", default=8, show_default=True, type=click.IntRange(1, 100), help="How many passages.")
 @click.option("--agent-args", multiple=True, metavar="FLAGS", help="Flags for the agent's program, as one word.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
@@ -67,7 +67,8 @@ def command(
     CatchUp(FunesHome.from_environ(os.environ), service).run()
     view = _View(streams=not as_json)
     try:
-        answer = flow.ask(service, asking, asked, os.environ, _home(), view)
+        with progress.fetching(service, memory):
+            answer = flow.ask(service, asking, asked, os.environ, _home(), view)
     except flow.NothingRelevantError as error:
         if as_json:
             terminal.out(render.to_json({"answered": False, "agent": asking.name, "asked": False}) + "\n")

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import click
 
 from funes_mcp import render
-from funes_mcp.cli import terminal
+from funes_mcp.cli import progress, terminal
+from funes_mcp.cli.recall import MEMORY_HELP
 from funes_mcp.models import GetRequest, Service
 
 
@@ -15,7 +16,7 @@ from funes_mcp.models import GetRequest, Service
 @click.argument("session")
 @click.argument("turn")
 @click.option("--window", default=3, show_default=True, type=click.IntRange(0), help="Turns shown before and after.")
-@click.option("--memory", default="local", metavar="LABEL", help="Another memory than the local one.")
+@click.option("--memory", default="local", metavar="LABEL", help=MEMORY_HELP)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
 @click.pass_obj
 def command(
@@ -26,7 +27,9 @@ def command(
     SESSION and TURN are the two ids of a `get` line that recall prints. The beginning of the session's id
     will do.
     """
-    answer = open_service().get(GetRequest(session, turn, window, memory))
+    service = open_service()
+    with progress.fetching(service, memory):
+        answer = service.get(GetRequest(session, turn, window, memory))
     if as_json:
         terminal.out(render.to_json(answer) + "\n")
     else:

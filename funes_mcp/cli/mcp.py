@@ -15,7 +15,8 @@ from funes_mcp.models import Service
 def command(memory: str, rerank: str) -> int:
     """Serve recall, get and status to an agent over stdin and stdout (MCP).
 
-    MEMORY is the memory meant when a call names none; the local one unless named. Ends when stdin closes.
+    MEMORY is the memory meant when a call names none; the local one unless named. It may be a dataset on the Hub
+    (owner/name), which is fetched in the background. Ends when stdin closes.
     """
     from funes_mcp import handshake
 

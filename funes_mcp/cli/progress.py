@@ -1,6 +1,6 @@
-"""How an indexing pass is shown: a bar on a terminal, now and then a line elsewhere. Always on stderr.
+"""How an indexing pass, or the fetch of a memory, is shown: a bar on a terminal, now and then a line elsewhere.
 
-And how it is stopped: Ctrl-C takes effect where nothing is half-written.
+Always on stderr. And how a pass is stopped: Ctrl-C takes effect where nothing is half-written.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from funes_mcp.cli import terminal
-from funes_mcp.models import IndexReport, Progress
+from funes_mcp.memory.label import HubName, parse
+from funes_mcp.models import IndexReport, Progress, Service
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
+
+    from funes_mcp.memory.remote import Step
 
 #: Seconds between two lines off a terminal.
 LINE_INTERVAL = 5.0
@@ -211,3 +214,100 @@ def counted(what: str) -> Iterator[Callable[[int, int], None]]:
         if drawn:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
+
+
+@contextmanager
+def fetching(service: Service, memory: str) -> Iterator[None]:
+    """Show how far the fetch of a published memory is, as long as something is fetched or indexed."""
+    name = parse(memory)
+    if not isinstance(name, HubName):
+        yield
+        return
+    shown = _DrawnFetch(name.label) if terminal.is_terminal(sys.stderr) else _FetchLines(name.label, terminal.say)
+    service.remotes.told = shown.told
+    try:
+        yield
+    finally:
+        service.remotes.told = None
+        shown.close()
+
+
+class _FetchLines:
+    """A line when something begins, and every few seconds."""
+
+    def __init__(self, label: str, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._label = label
+        self._write = write
+        self._clock = clock
+        self._kind = ""
+        self._next = 0.0
+
+    def told(self, step: Step) -> None:
+        if step.kind != self._kind:
+            self._kind, self._next = step.kind, self._clock() + LINE_INTERVAL
+            if step.kind == "files":
+                self._write(f"fetching {self._label}: {step.total:,} files, {step.bytes_total / 1e6:,.1f} MB")
+            elif step.kind == "passages":
+                self._write(f"indexing {self._label}: {step.total:,} passages")
+            else:
+                self._write(f"another funes process is fetching {self._label}; waiting for it")
+        elif self._clock() >= self._next:
+            self._next = self._clock() + LINE_INTERVAL
+            if step.kind == "files":
+                amount = f"{step.bytes_done / 1e6:,.1f} of {step.bytes_total / 1e6:,.1f} MB"
+                self._write(f"{step.done:,} of {step.total:,} files, {amount}")
+            elif step.kind == "passages":
+                self._write(f"{step.done:,} of {step.total:,} passages")
+
+    def close(self) -> None:
+        """Nothing to take away."""
+
+
+class _DrawnFetch:
+    """A bar, drawn once there is something to show, and taken away in the end."""
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._bar: Bar | None = None
+        self._task: TaskID | None = None
+
+    def told(self, step: Step) -> None:
+        bar, task = self._drawn()
+        if step.kind == "files":
+            amount = (
+                f"{step.done:,}/{step.total:,} files, {step.bytes_done / 1e6:,.1f}/{step.bytes_total / 1e6:,.1f} MB"
+            )
+            bar.update(
+                task,
+                description=f"Fetching {self._label}",
+                total=max(1, step.bytes_total),
+                completed=step.bytes_done,
+                amount=amount,
+            )
+        elif step.kind == "passages":
+            bar.update(
+                task,
+                description=f"Indexing {self._label}",
+                total=max(1, step.total),
+                completed=step.done,
+                amount=f"{step.done:,}/{step.total:,} passages",
+            )
+        else:
+            bar.update(task, description=f"Waiting for another process to fetch {self._label}", total=None, amount="")
+
+    def _drawn(self) -> tuple[Bar, TaskID]:
+        if self._bar is None or self._task is None:
+            from rich.console import Console
+            from rich.progress import BarColumn, TextColumn
+            from rich.progress import Progress as Bar
+
+            console = Console(stderr=True, no_color=not terminal.colours(sys.stderr))
+            columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[amount]}"))
+            self._bar = Bar(*columns, console=console, transient=True)
+            self._task = self._bar.add_task("", total=None, amount="")
+            self._bar.start()
+        return self._bar, self._task
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()

@@ -6,16 +6,23 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from typing import Final
 
 import click
 
 from funes_mcp import render
 from funes_mcp.catchup import CatchUp
-from funes_mcp.cli import terminal
+from funes_mcp.cli import progress, terminal
 from funes_mcp.errors import BadRequestError
 from funes_mcp.home import FunesHome
 from funes_mcp.models import RecallRequest, Service
 from funes_mcp.traces.model import BLOCK_TYPES
+
+#: What `--memory` takes.
+MEMORY_HELP: Final = (
+    "Another memory than the local one: a dataset on the Hub (owner/name), or a folder (./memory). "
+    "A published memory is fetched first, as far as it is not here."
+)
 
 
 class QuestionCommand(click.Command):
@@ -56,6 +63,7 @@ Examples:
   funes recall why did we drop the streaming parser
   funes recall "error E0308" --type tool_result --since 30d
   git log -1 --format=%s | funes recall - --project owner/name
+  funes recall how is staging deployed --memory acme/memory
 """,
 )
 @click.argument("query", nargs=-1, required=True)
@@ -84,7 +92,7 @@ Examples:
     type=click.FloatRange(0, 1),
     help="Only passages at least so relevant, 0 to 1; 0 shows the nearest ones even when nothing seems relevant.",
 )
-@click.option("--memory", default="local", metavar="LABEL", help="Another memory than the local one.")
+@click.option("--memory", default="local", metavar="LABEL", help=MEMORY_HELP)
 @click.option(
     "--rerank",
     default="",
@@ -123,24 +131,24 @@ def command(
         raise BadRequestError("The question is empty.", 'Ask something: funes recall "why did we ..."')
     service = open_service()
     CatchUp(FunesHome.from_environ(os.environ), service).run()
-    answer = service.recall(
-        RecallRequest(
-            query=text.strip(),
-            k=k,
-            candidates=candidates,
-            neighbors=neighbors,
-            half_life=half_life,
-            block_type=block_type,
-            harness=harness,
-            project=project,
-            session=session,
-            since=since,
-            until=until,
-            memory=memory,
-            min_relevance=min_relevance,
-            rerank=rerank,
-        )
+    request = RecallRequest(
+        query=text.strip(),
+        k=k,
+        candidates=candidates,
+        neighbors=neighbors,
+        half_life=half_life,
+        block_type=block_type,
+        harness=harness,
+        project=project,
+        session=session,
+        since=since,
+        until=until,
+        memory=memory,
+        min_relevance=min_relevance,
+        rerank=rerank,
     )
+    with progress.fetching(service, memory):
+        answer = service.recall(request)
     if as_json:
         terminal.out(render.to_json(answer) + "\n")
         return

@@ -151,7 +151,7 @@ def _heard(line: bytes, told: Callable[[int, int], None] | None) -> Indexed | No
             told(int(done), int(total))
         if "failed" in message:
             what, hint, damaged = message["failed"]
-            raise (MemoryDamagedError if damaged else FunesError)(str(what), str(hint))
+            raise (MemoryDamagedError if damaged else FunesError)(_plain(what), _plain(hint))
         if "done" in message:
             found = message["done"]
             refused = tuple((str(why), int(count)) for why, count in found["refused"])
@@ -159,6 +159,11 @@ def _heard(line: bytes, told: Callable[[int, int], None] | None) -> Indexed | No
     except (ValueError, TypeError, KeyError, AttributeError):
         return None  # a library has printed something
     return None
+
+
+def _plain(text: object) -> str:
+    """What the process says of files that it does not trust, in one line."""
+    return "".join(c if c.isprintable() else " " for c in str(text))[:400].strip()
 
 
 def _ended(code: int) -> MemoryDamagedError:
