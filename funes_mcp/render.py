@@ -238,7 +238,10 @@ def _about(hit: Hit) -> str:
 
 
 def _marks(chunk: Chunk) -> Iterable[str]:
-    for flag in chunk.flags.split():
+    flags = chunk.flags.split()
+    if chunk.block_type == "summary" and "summary" not in flags:  # in a table that another program made
+        flags.insert(0, "summary")
+    for flag in flags:
         meaning = FLAGS.get(flag)
         yield f"{flag}: {meaning}" if meaning else _token(flag)[:40]
     parent = _token(chunk.parent_session_id)[:8] if chunk.parent_session_id else ""

@@ -212,9 +212,11 @@ class Arguments:
             amount = float(value)
             if math.isnan(amount):
                 raise ValueError
-        except (TypeError, ValueError, OverflowError):
+        except (TypeError, ValueError):
             shown = json.dumps(value, default=str)[:80]
             raise BadRequestError(f"`{name}` must be a number from 0 to 1, not {shown}.") from None
+        except OverflowError:
+            amount = 1.0 if value > 0 else 0.0
         return min(max(amount, 0.0), 1.0)
 
     def ignored(self) -> tuple[str, ...]:

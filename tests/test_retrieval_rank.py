@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from funes_mcp.retrieval import rank
+from funes_mcp.traces.model import BLOCK_TYPES
 
 UNDATED = np.iinfo(np.int64).min
 
@@ -72,7 +73,14 @@ def test_ties_go_to_the_newer_then_to_the_smaller_id() -> None:
     assert rank.ordered(scores, ts, [7, 9, 8, 1]) == [3, 2, 1, 0]
 
 
-def test_what_tools_printed_counts_less() -> None:
-    kinds = np.array([0, 1, 2, 3, 4], np.uint8)
-    out = rank.by_type(kinds, 0.75)
-    assert out.tolist() == [1.0, 1.0, 0.75, 0.75, 1.0]
+def test_what_tools_printed_and_summaries_count_less() -> None:
+    kinds = np.array([*range(len(BLOCK_TYPES) + 1)], np.uint8)
+    out = rank.by_type(kinds, rank.Weights(tools=0.75, summaries=0.5))
+    assert dict(zip([*BLOCK_TYPES, "unknown"], out.tolist(), strict=True)) == {
+        "text": 1.0,
+        "thinking": 1.0,
+        "tool_use": 0.75,
+        "tool_result": 0.75,
+        "summary": 0.5,
+        "unknown": 1.0,
+    }

@@ -130,3 +130,22 @@ def test_names_that_can_only_mean_themselves(question: str, named: list[str]) ->
     assert set(named) <= set(terms.identifiers(question))
     assert not named or terms.identifiers(question)
     assert named or terms.identifiers(question) == []
+
+
+def test_a_summary_does_not_stand_above_what_it_sums_up(tmp_path: Path) -> None:
+    told = transcript("s-one")
+    told.say("u1", "Let us drop the streaming parser, it is slow and its errors say nothing. Whole files are read.")
+    told.say("u2", "Drop the streaming parser and read whole files.", kind="summary", flags={"summary"})
+    told.say("u3", "The release notes mention the new flag.", kind="summary", flags={"summary"})
+    with MemoryWriter.open(tmp_path, Embedding(EMBEDDER.name, EMBEDDER.dim)) as writer:
+        put(writer, told)
+        writer.commit(EMBEDDER.embed_passages)
+    opened = MemoryReader.open(tmp_path)
+    try:
+        both = [hit.chunk.turn_uuid for hit in ask(opened, "drop the streaming parser and read whole files").hits]
+        assert both[:2] == ["u1", "u2"]
+        only = ask(opened, "what do the release notes mention").hits
+        assert only[0].chunk.turn_uuid == "u3"
+        assert "summary" in only[0].chunk.flags
+    finally:
+        opened.close()

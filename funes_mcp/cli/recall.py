@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
@@ -55,6 +56,13 @@ class QuestionCommand(click.Command):
         return super().parse_args(ctx, [*options, "--", *words])
 
 
+def _a_number(_ctx: click.Context, _param: click.Parameter, value: float | None) -> float | None:
+    """Click's ranges let through what compares with nothing."""
+    if value is not None and math.isnan(value):
+        raise click.BadParameter("nan is not a number.")
+    return value
+
+
 @click.command(
     "recall",
     cls=QuestionCommand,
@@ -90,6 +98,7 @@ Examples:
 @click.option(
     "--min-relevance",
     type=click.FloatRange(0, 1),
+    callback=_a_number,
     help="Only passages at least so relevant, 0 to 1; 0 shows the nearest ones even when nothing seems relevant.",
 )
 @click.option("--memory", default="local", metavar="LABEL", help=MEMORY_HELP)

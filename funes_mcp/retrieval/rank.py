@@ -31,6 +31,8 @@ class Weights:
         dated: The most that a passage can gain by being of a day that the question names.
         tools: What the score of a tool's arguments or output is multiplied by: what people and agents said of a
             thing answers more questions than the many outputs that mention it.
+        summaries: The same for a machine's summary of earlier turns: it says again, in a model's words, what stands
+            in the passages that it sums up, and these are what is to be quoted.
     """
 
     vectors: float = 0.8
@@ -40,6 +42,7 @@ class Weights:
     recency: float = 0.02
     dated: float = 0.3
     tools: float = 0.55
+    summaries: float = 0.9
 
 
 def unit_range(scores: Scores) -> Scores:
@@ -70,16 +73,18 @@ def by_greatest(scores: Scores) -> Scores:
     return np.clip(scores / top, 0.0, None).astype(np.float32) if top > 0 else np.zeros_like(scores)
 
 
-def by_type(block_type: NDArray[uint8], tools: float) -> Scores:
-    """What scores are multiplied by for their kind: `tools` for tool calls and results, else 1; float32 (n,).
+def by_type(block_type: NDArray[uint8], weights: Weights) -> Scores:
+    """What scores are multiplied by for their kind; float32 (n,).
 
     Args:
-        block_type: (n,) positions in `BLOCK_TYPES`.
+        block_type: (n,) positions in `BLOCK_TYPES`; one past the last for a kind that is not known.
+        weights: `tools` for tool calls and results, `summaries` for summaries; 1 for everything else.
     """
     import numpy as np
 
-    is_tool = np.isin(block_type, [BLOCK_TYPES.index("tool_use"), BLOCK_TYPES.index("tool_result")])
-    return np.where(is_tool, tools, 1.0).astype(np.float32)
+    by_kind = {"tool_use": weights.tools, "tool_result": weights.tools, "summary": weights.summaries}
+    factors = np.array([*(by_kind.get(kind, 1.0) for kind in BLOCK_TYPES), 1.0], np.float32)
+    return factors[np.minimum(block_type, len(BLOCK_TYPES))]
 
 
 def boosted(scores: Scores, by: Scores, share: float) -> Scores:

@@ -55,5 +55,5 @@ def refusal(best: float) -> str:
     """What to tell a reader when nothing was relevant enough."""
     return (
         f"nothing relevant: the best passage's relevance is {best:.2f}. Other words, or an exact name, path or error "
-        "text, may find it; a `min_relevance` of 0 shows the nearest passages all the same."
+        "text, may find it; a `min_relevance` of 0 (`--min-relevance 0`) shows the nearest passages all the same."
     )

@@ -171,7 +171,7 @@ def _candidates(
         share = weights.vectors / (1.0 + weights.vectors)
         scores = rank.blend(lexical, rank.unit_range(cosine), share)
     meta = reader.meta(keys)
-    prior = rank.by_type(meta.block_type, weights.tools)
+    prior = rank.by_type(meta.block_type, weights)
     if stretches:
         prior = rank.boosted(prior, period.closeness(meta.ts, stretches), weights.dated)
     top = rank.ordered(scores * prior, meta.ts, keys)[:depth]
