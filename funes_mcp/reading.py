@@ -246,6 +246,7 @@ class _Making:
         self._how = how
         self._path = str(work.source.path)
         self._infos: dict[str, SessionInfo] = {}
+        self._homes: dict[str, str | None] = {}
         self._batch = _Batch()
 
     def take(self, event: SessionInfo | Turn | Ended) -> Iterator[Read | Ended]:
@@ -263,6 +264,7 @@ class _Making:
     def _info(self, info: SessionInfo) -> None:
         if info.repo is None and info.cwd is not None:
             info = replace(info, repo=self._how.checkouts.repo_at(info.cwd))
+        self._homes[info.session_id] = info.cwd
         info = redacted_info(info, self._redact)
         self._infos[info.session_id] = info
         self._batch.items.append(info)
@@ -272,6 +274,11 @@ class _Making:
         if known is None:
             known = self._infos[turn.session_id] = SessionInfo(turn.session_id, self._work.source.harness)
             self._batch.items.append(known)
+        if turn.cwd is not None:
+            repo = self._how.checkouts.elsewhere(turn.cwd, self._homes.get(turn.session_id), known.repo)
+            turn = replace(turn, cwd=None, repo=repo)
+            if repo is not None:
+                known = replace(known, repo=repo or None)
         chunks = chunks_of(turn, known, self._path, thinking=self._how.thinking, redact=self._redact)
         self._batch.items.append((replace(turn, blocks=()), chunks))
         self._batch.chunks += len(chunks)

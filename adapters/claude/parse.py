@@ -29,7 +29,7 @@ from funes_mcp.traces.time import to_rfc3339
 
 HARNESS: Final = "claude_code"
 #: Raise it when the same records give other turns.
-VERSION: Final = 1
+VERSION: Final = 2
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 #: Ids that the provider's API gives. Gateways put constants in their place.
@@ -83,6 +83,7 @@ class _State:
     machine: str = ""
     spoken: bool = False
     given: bool = False
+    here: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -99,6 +100,7 @@ class _State:
             "machine": self.machine,
             "spoken": self.spoken,
             "given": self.given,
+            "here": self.here,
         }
 
     @classmethod
@@ -120,6 +122,7 @@ class _State:
             machine=state["machine"],
             spoken=state["spoken"],
             given=state["given"],
+            here=state["here"],
         )
 
 
@@ -206,9 +209,10 @@ class ClaudeParser:
 
     def _learn(self, record: dict[str, Any]) -> None:
         info = self._state.info
-        if "cwd" not in info:
-            cwd = record.get("cwd")
-            if isinstance(cwd, str) and cwd.strip():
+        cwd = record.get("cwd")
+        if isinstance(cwd, str) and cwd.strip():
+            self._state.here = clean(cwd)
+            if "cwd" not in info:
                 self._know("cwd", cwd)
                 if cwd.rstrip("/\\").endswith(_OBSERVER_FOLDERS):
                     self._state.machine = "another memory tool's session"
@@ -444,6 +448,7 @@ class ClaudeParser:
             identity=identity,
             message_id=message_id,
             flags=flags,
+            cwd=self._elsewhere(),
         )
         if not uuid and self._seen_before(turn.turn_uuid):
             self._skip_copy(kind)
@@ -597,7 +602,13 @@ class ClaudeParser:
             blocks=(Block("text", stored, 0),),
             identity=uuid.lower() if uuid and _UUID.fullmatch(uuid) else f"queued:{digest}",
             flags=frozenset({"queued"}),
+            cwd=self._elsewhere(),
         )
+
+    def _elsewhere(self) -> str | None:
+        """The folder in which the agent is now, if it is another than the one in which the session began."""
+        here = self._state.here
+        return None if here == self._state.info.get("cwd") else here
 
     # Book-keeping
 

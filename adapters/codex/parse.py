@@ -39,7 +39,7 @@ from funes_mcp.traces.text import clean, elide, repo_of_remote
 from funes_mcp.traces.time import to_rfc3339, to_unix_ms
 
 #: Raise it when the same records give other turns.
-VERSION: Final = 2
+VERSION: Final = 3
 
 #: Calls whose tool is remembered until their output comes.
 _CALLS: Final = 256
@@ -116,6 +116,7 @@ class _State:
         waiting: See `_Waiting`.
         said: Length and digest of the assistant's last message, which a compaction repeats.
         asked: Whether the user's first message was met.
+        here: The folder of the turns that follow.
         ours: Whether that was a question of `funes ask`: the whole session is left out then.
     """
 
@@ -134,6 +135,7 @@ class _State:
     said: tuple[int, str] = (0, "")
     asked: bool = False
     ours: bool = False
+    here: str | None = None
 
     @classmethod
     def of(cls, saved: Mapping[str, Any]) -> _State:
@@ -275,6 +277,7 @@ class RolloutParser:
         state.facts.started = uuid_time(state.facts.session_id) or self._date() or ts
 
     def _learn_cwd(self, cwd: object) -> None:
+        self._state.here = text_of(cwd) or self._state.here
         if self._state.facts.cwd is None:
             self._state.facts.cwd = text_of(cwd) or None
 
@@ -680,6 +683,7 @@ class RolloutParser:
             blocks=tuple(blocks),
             identity=digest("codex", uuid, *(block.text for block in blocks)),
             flags=frozenset(flags),
+            cwd=None if state.here == state.facts.cwd else state.here,
         )
         info = self._info()
         return [turn] if info is None else [info, turn]

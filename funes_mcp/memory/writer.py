@@ -195,6 +195,7 @@ class MemoryWriter:
             self._batch = _Batch()
             self._current: Source | None = None
             self._info: dict[str, SessionInfo] = {}
+            self._visits: dict[tuple[str, str | None], SessionInfo] = {}
             self._broken = False
             self._check_model()
             self._repair_if_needed()
@@ -268,6 +269,7 @@ class MemoryWriter:
         path = _path(source)
         self._current = source
         self._info = {}
+        self._visits = {}
         self._batch.sources[path] = source
         self._batch.told[path] = set()
         if whole:
@@ -292,6 +294,20 @@ class MemoryWriter:
                 return replace(info, repo=earlier.repo)
         return info
 
+    def _elsewhere(self, info: SessionInfo, turn: Turn) -> SessionInfo:
+        """The session's facts with the repository of a turn that was said in another one's checkout."""
+        repo = turn.repo
+        if not repo:  # nobody can tell now; it may have been known before that checkout was gone
+            session = self._lookup.find_session(turn.session_id)
+            places = [] if session is None else self._lookup.places_at(session, turn.turn_uuid)
+            earlier = self._lookup.infos(place.info for place in places).values()
+            repo = next((known.repo for known in earlier if known.repo and known.repo != info.repo), None)
+        where = (turn.session_id, repo)
+        found = self._visits.get(where)
+        if found is None or replace(found, repo=info.repo) != info:
+            found = self._visits[where] = replace(info, repo=repo)
+        return found
+
     def put_turn(self, turn: Turn, chunks: Sequence[Chunk]) -> int:
         """Put a turn, with its chunks from `chunk.chunks_of`. Returns how many of them wait to be stored.
 
@@ -305,6 +321,8 @@ class MemoryWriter:
             self._batch.forgotten.add(path)
             return 0
         info = self._info.get(turn.session_id) or SessionInfo(turn.session_id, chunks[0].harness)
+        if turn.repo is not None:
+            info = self._elsewhere(info, turn)
         message = _signed(chunks[0].identity)
         batch = self._batch
         where = (turn.session_id, turn.turn_uuid)

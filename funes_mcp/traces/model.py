@@ -61,6 +61,9 @@ class Turn:
             the agent's message ids are unique only inside a session.
         message_id: Joins several lines that are one reply; unique only inside a session.
         flags: Words of `FLAGS`.
+        cwd: The folder in which it was said, as recorded, where that is another than the session's; else None.
+        repo: As `SessionInfo.repo`, where that folder belongs to another repository than the session's, "" when it
+            belongs to none or nobody can tell; None for the session's. Found out by who reads, not by parsers.
     """
 
     session_id: str
@@ -73,6 +76,8 @@ class Turn:
     identity: str
     message_id: str | None = None
     flags: frozenset[str] = frozenset()
+    cwd: str | None = None
+    repo: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,13 +137,17 @@ def workdir_of(cwd: str | None, path: PurePath) -> str:
 def repo_of_remote(url: str) -> str | None:
     """`owner/name` of a git remote: the last two parts of its path, without `.git`. None if it has no two.
 
-    Reads `https://host/owner/name`, `ssh://git@host:22/owner/name.git` and `git@host:owner/name.git`.
+    Reads `https://host/owner/name`, `ssh://git@host:22/owner/name.git` and `git@host:owner/name.git`. A folder on this
+    machine (`file:///srv/git/name`, `C:/git/name`) is nobody's.
     """
     trimmed = url.strip().rstrip("/").removesuffix(".git")
     scheme, found, rest = trimmed.partition("://")
     if found:
-        _host, found, path = rest.partition("/")
+        host, found, path = rest.partition("/")
     else:
-        _host, found, path = scheme.partition(":")
+        host, found, path = scheme.partition(":")
+        host = "" if len(host) == 1 else host  # a drive
+    if not host:
+        return None
     parts = [part for part in path.split("/") if part] if found else []
     return "/".join(parts[-2:]) if len(parts) >= 2 else None
