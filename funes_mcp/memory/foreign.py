@@ -169,6 +169,7 @@ class ForeignTable:
         import numpy as np
 
         accepted = self._known()
+        seen: set[str] = set()
         for names, matrix in self._table.vectors(ids):
             self._pulse()
             with np.errstate(all="ignore"):
@@ -176,7 +177,10 @@ class ForeignTable:
                 size = np.linalg.norm(wide, axis=1)
                 good = np.isfinite(size) & (size > 0)
                 unit = (wide / np.where(good, size, 1.0)[:, None]).astype(np.float32)
-            good &= np.array([bool(n and _ID.fullmatch(n)) and int(n, 16) in accepted for n in names], bool)
+            for place, name in enumerate(names):
+                known = bool(name and _ID.fullmatch(name)) and int(name, 16) in accepted and name not in seen
+                good[place] &= known
+                seen.add(name)
             kept = np.flatnonzero(good)
             yield [names[place] for place in kept], unit[kept]
 

@@ -24,7 +24,7 @@ class Account:
     Attributes:
         commit: They say what the memory said there.
         at: When that was fetched, RFC 3339 UTC.
-        parts: The files of the table that they were made of.
+        stamps: The files of the table that they were made of; see `State.stamps`.
         rows: Rows that are indexed.
         refused: `(why, how many)` of those that are not.
         lacking: Columns that the table has not.
@@ -32,7 +32,7 @@ class Account:
 
     commit: str
     at: str
-    parts: tuple[str, ...]
+    stamps: tuple[str, ...]
     rows: int
     refused: tuple[tuple[str, int], ...]
     lacking: tuple[str, ...]
@@ -68,9 +68,15 @@ class State:
         """Whether the indexes say what the table says."""
         return self.indexed is not None and self.indexed.commit == self.commit
 
+    @property
+    def stamps(self) -> tuple[str, ...]:
+        """The parts, each with what tells its content from any other: `data/x.lance@<oid>`."""
+        oids = {file.path.partition("/")[2]: file.oid for file in self.files}
+        return tuple(f"{part}@{oids.get(part, '')}" for part in self.parts)
+
     def account(self, result: Indexed) -> Account:
         """What the indexes hold, after the table was indexed."""
-        return Account(self.commit, self.fetched_at, self.parts, result.rows, result.refused, result.lacking)
+        return Account(self.commit, self.fetched_at, self.stamps, result.rows, result.refused, result.lacking)
 
     def as_json(self) -> bytes:
         """What `load` reads."""
@@ -88,7 +94,7 @@ class State:
             data["indexed"] = {
                 "commit": self.indexed.commit,
                 "at": self.indexed.at,
-                "parts": self.indexed.parts,
+                "stamps": self.indexed.stamps,
                 "rows": self.indexed.rows,
                 "refused": self.indexed.refused,
                 "lacking": self.indexed.lacking,
@@ -122,5 +128,5 @@ def load(folder: Path) -> State | None:
 def _account(held: dict[str, Any]) -> Account:
     refused = tuple((str(why), int(count)) for why, count in held["refused"])
     lacking = tuple(map(str, held["lacking"]))
-    parts = tuple(map(str, held["parts"]))
-    return Account(str(held["commit"]), str(held["at"]), parts, int(held["rows"]), refused, lacking)
+    stamps = tuple(map(str, held["stamps"]))
+    return Account(str(held["commit"]), str(held["at"]), stamps, int(held["rows"]), refused, lacking)

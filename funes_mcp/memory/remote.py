@@ -223,7 +223,7 @@ class Mirror:
         with self.alone(told):
             state = self._needed()
             before = state.indexed if self._has_indexes() else None
-            if before is not None and before.parts == state.parts:
+            if before is not None and before.stamps == state.stamps:
                 return self._save(replace(state, indexed=replace(before, commit=state.commit, at=state.fetched_at)))
             if not all((self.folder / _PLAIN / TABLE / path).exists() for path in state.parts):
                 raise MemoryDamagedError(
@@ -233,7 +233,7 @@ class Mirror:
                 self.folder / _PLAIN,
                 self.folder,
                 state.rows,
-                compare=self._has_indexes() and (before is None or not _only_added(before.parts, state.parts)),
+                compare=self._has_indexes() and (before is None or not _only_added(before.stamps, state.stamps)),
                 told=None if told is None else lambda done, total: told(Step("passages", done, total)),
             )
             return self._save(replace(state, indexed=state.account(result)))
@@ -389,10 +389,14 @@ def _within(files: Mapping[str, RepoFile], folder: str) -> Iterator[str]:
 
 
 def _only_added(before: Sequence[str], after: Sequence[str]) -> bool:
-    """Whether files were added to a table and nothing else was done to it: then its rows read as they did."""
+    """Whether files were added to a table and nothing else was done to it: then its rows read as they did.
 
-    def some(parts: Sequence[str], folder: str) -> set[str]:
-        return {part for part in parts if part.startswith(f"{folder}/")}
+    Args:
+        before, after: See `State.stamps`.
+    """
+
+    def some(stamps: Sequence[str], folder: str) -> set[str]:
+        return {stamp for stamp in stamps if stamp.startswith(f"{folder}/")}
 
     same = some(before, manifest.DELETIONS) == some(after, manifest.DELETIONS)
     return same and some(before, manifest.DATA) <= some(after, manifest.DATA)
