@@ -12,9 +12,10 @@ import pickle
 import signal
 import sys
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from queue import Queue
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING
 from funes_mcp import collection
 from funes_mcp.memory.chunk import chunks_of
 from funes_mcp.memory.model import Chunk
+from funes_mcp.redaction.model import Redacted
 from funes_mcp.redaction.records import redacted_info, redacted_json
 from funes_mcp.traces.checkout import Checkouts
 from funes_mcp.traces.model import Cursor, SessionInfo, Source, Tally, Turn
@@ -40,14 +42,15 @@ if TYPE_CHECKING:
 #: Chunks in a batch: enough to make sending and embedding cheap, few enough to keep both sides busy.
 BATCH_CHUNKS = 256
 
-#: Batches that may wait for the writer: what is read while it commits. About 40 MB.
-QUEUED_BATCHES = 64
+#: Batches that may wait for the writer: what is read while it commits, or was before the first. About 100 MB.
+QUEUED_BATCHES = 256
 
 #: Messages that wait for the writer when it has enough to do: with fewer it embeds what comes, instead of waiting.
 BUSY_MESSAGES = 2
 
-#: Characters of transcripts that are parsed ahead while the rules of the redactor load. At most 130 MB.
-AHEAD_CHARS = 32_000_000
+#: Characters of transcripts that are read ahead while the rules of the redactor load: what five seconds read. They are
+#: held as parsed and as made, with vectors: about 200 MB.
+AHEAD_CHARS = 24_000_000
 
 #: Bytes in the pipe between the processes. A batch is several hundred kilobytes: in a pipe of the usual 64 the child
 #: would wait for the parent's other threads several times for each.
@@ -145,21 +148,6 @@ class How:
     busy: Callable[[], bool] | None = None
 
 
-@dataclass(slots=True)
-class _Batch:
-    items: list[SessionInfo | tuple[Turn, list[Chunk]]] = field(default_factory=list)
-    chunks: int = 0
-    redacted: Counter[str] = field(default_factory=Counter)
-
-    def redact(self, text: str, how: How) -> str:
-        """The text without credentials; what was replaced is counted."""
-        if how.redactor is None:
-            return text
-        found = how.redactor.redact(text)
-        self.redacted.update(found.counts)
-        return found.text
-
-
 def read(work: Sequence[Work], how: How, places: Iterable[int] | None = None) -> Iterator[Message]:
     """Read sources one after another. Never raises for what is in them.
 
@@ -173,26 +161,12 @@ def read(work: Sequence[Work], how: How, places: Iterable[int] | None = None) ->
 
 def _read(work: Sequence[Work], how: How, places: Iterable[int]) -> Iterator[Message | _Opening]:
     parsed = _parsed(work, places)
-    making: _Making | None = None
-    failed = -1
-    for event in parsed if how.redactor is None else _ahead(parsed, how.redactor):
-        if isinstance(event, Begun):
-            making = _Making(work[event.place], event.place, how)
-            yield event
-        elif isinstance(event, Failed):
-            making = None
-            if event.place != failed:
-                yield event if how.redactor is None else replace(event, reason=how.redactor.redact(event.reason).text)
-        elif isinstance(event, _Opening):
-            yield event
-        elif making is not None:
-            try:
-                yield from making.take(event)
-            except Exception as error:  # what follows of this source is parsed and passed over
-                reason = _reason(error)
-                yield Failed(making.place, reason if how.redactor is None else how.redactor.redact(reason).text)
-                failed = making.place
-                making = None
+    if how.redactor is None:
+        maker = _Maker(work, how, Redacted)
+    else:
+        maker = yield from _ahead(parsed, work, how, how.redactor)
+    for event in parsed:
+        yield from maker.take(event)
 
 
 def _parsed(work: Sequence[Work], places: Iterable[int]) -> Iterator[_Parsed]:
@@ -215,94 +189,168 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"[:LONGEST_REASON]
 
 
-def _ahead(parsed: Iterator[_Parsed], redactor: Redactor) -> Iterator[_Parsed]:
-    """The same, but parsed ahead while the redactor gets ready: its rules take seconds to compile, once.
+@dataclass(slots=True)
+class _Trial:
+    """What was made of a source (so far) with our own detectors alone, and all that is needed to make it again."""
 
-    That a source is being opened is told at once, so that others know what was read when this process dies.
+    events: list[_Parsed] = field(default_factory=list)
+    made: list[Message] = field(default_factory=list)
+    searched: list[tuple[str, Redacted]] = field(default_factory=list)
+
+
+def _ahead(
+    parsed: Iterator[_Parsed], work: Sequence[Work], how: How, redactor: Redactor
+) -> Generator[Message | _Opening, None, _Maker]:
+    """Make ahead what can be while the redactor's rules load, which takes seconds when they have to be compiled.
+
+    Nothing of that is given before every text in it was searched by those rules, too; a source in which they find
+    something is made again. Only that a source is being opened is told at once, so that others know what this process
+    was at, should it die.
+
+    Returns:
+        What makes the rest of `parsed`, in the middle of a source maybe.
     """
-    waiting: deque[_Parsed] = deque()
+    trials: deque[_Trial] = deque()
+
+    def search(text: str) -> Redacted:
+        found = redactor.provisional(text)
+        trials[-1].searched.append((text, found))
+        return found
+
+    trying = _Maker(work, replace(how, busy=None), search)
+    maker = _Maker(work, how, redactor.redact)
     held = 0
     while redactor.loading and held < AHEAD_CHARS:
         event = next(parsed, None)
         if event is None:
             break
         if isinstance(event, _Opening):
+            trials.append(_Trial())
             yield event
             continue
-        waiting.append(event)
+        trials[-1].events.append(event)
+        trials[-1].made += trying.take(event)
         if isinstance(event, Turn):
             held += sum(len(block.text) for block in event.blocks) + 1_000
-    while waiting:
-        yield waiting.popleft()
-    yield from parsed
+    while trials:
+        trial = trials.popleft()
+        if all(redactor.confirms(text, found) for text, found in trial.searched):
+            yield from trial.made
+            if not trials:
+                maker.go_on(trying)
+        else:
+            for event in trial.events:
+                yield from maker.take(event)
+    return maker
+
+
+class _Maker:
+    """Makes messages of what the adapters give.
+
+    Args:
+        search: Finds credentials in a text.
+    """
+
+    def __init__(self, work: Sequence[Work], how: How, search: Callable[[str], Redacted]) -> None:
+        self._work = work
+        self._how = how
+        self._search = search
+        self._making: _Making | None = None
+        self._failed = -1
+
+    def go_on(self, other: _Maker) -> None:
+        """Go on in the middle of the source that another one is at."""
+        self._making, self._failed = other._making, other._failed
+
+    def take(self, event: _Parsed) -> Iterator[Message]:
+        """What is to be given of a source with this event. Never raises for what is in it."""
+        if isinstance(event, Begun):
+            self._making = _Making(self._work[event.place], event.place, self._how.checkouts)
+            yield event
+        elif isinstance(event, Failed):
+            self._making = None
+            if event.place != self._failed:
+                yield replace(event, reason=self._search(event.reason).text)
+        elif self._making is not None and not isinstance(event, _Opening):
+            try:
+                yield from self._taken(event, self._making)
+            except Exception as error:  # what follows of this source is parsed and passed over
+                self._failed = self._making.place
+                self._making = None
+                yield Failed(self._failed, self._search(_reason(error)).text)
+
+    def _taken(self, event: SessionInfo | Turn | Ended, making: _Making) -> Iterator[Read | Ended]:
+        if isinstance(event, Turn):
+            making.turn(event, self._search, thinking=self._how.thinking)
+            if making.chunks >= BATCH_CHUNKS:
+                yield self._batch(making)
+        elif isinstance(event, SessionInfo):
+            making.info(event, self._search)
+        else:
+            if making.items:
+                yield self._batch(making)
+            state = event.cursor.state
+            if state is not None:  # parsers remember titles, and prompts in a queue
+                state = redacted_json(state, lambda text: self._search(text).text)
+            yield replace(event, cursor=replace(event.cursor, state=state))
+
+    def _batch(self, making: _Making) -> Read:
+        items, redacted = making.taken()
+        embedder, busy = self._how.embedder, self._how.busy
+        if embedder is None or (busy is not None and not busy()):
+            return Read(items, None, redacted)
+        texts = [chunk.text for item in items if isinstance(item, tuple) for chunk in item[1]]
+        return Read(items, embedder.embed_passages(texts), redacted)
 
 
 class _Making:
-    """Makes batches of what one source gives."""
+    """The batch that is being made of a source."""
 
-    def __init__(self, work: Work, place: int, how: How) -> None:
+    def __init__(self, work: Work, place: int, checkouts: Checkouts) -> None:
         self.place = place
-        self._work = work
-        self._how = how
+        self._checkouts = checkouts
+        self.items: list[SessionInfo | tuple[Turn, list[Chunk]]] = []
+        self.chunks = 0
+        self._source = work.source
         self._path = str(work.source.path)
         self._infos: dict[str, SessionInfo] = {}
         self._homes: dict[str, str | None] = {}
-        self._batch = _Batch()
+        self._redacted: Counter[str] = Counter()
 
-    def take(self, event: SessionInfo | Turn | Ended) -> Iterator[Read | Ended]:
-        if isinstance(event, Turn):
-            self._turn(event)
-            if self._batch.chunks >= BATCH_CHUNKS:
-                yield self._made()
-        elif isinstance(event, SessionInfo):
-            self._info(event)
-        else:
-            if self._batch.items:
-                yield self._made()
-            yield replace(event, cursor=self._clean(event.cursor))
-
-    def _info(self, info: SessionInfo) -> None:
+    def info(self, info: SessionInfo, search: Callable[[str], Redacted]) -> None:
+        """Add what is known of a session."""
         if info.repo is None and info.cwd is not None:
-            info = replace(info, repo=self._how.checkouts.repo_at(info.cwd))
+            info = replace(info, repo=self._checkouts.repo_at(info.cwd))
         self._homes[info.session_id] = info.cwd
-        info = redacted_info(info, self._redact)
-        self._infos[info.session_id] = info
-        self._batch.items.append(info)
+        info = self._infos[info.session_id] = redacted_info(info, partial(self._redact, search))
+        self.items.append(info)
 
-    def _turn(self, turn: Turn) -> None:
+    def turn(self, turn: Turn, search: Callable[[str], Redacted], *, thinking: bool) -> None:
+        """Add a turn with its chunks."""
         known = self._infos.get(turn.session_id)
         if known is None:
-            known = self._infos[turn.session_id] = SessionInfo(turn.session_id, self._work.source.harness)
-            self._batch.items.append(known)
+            known = self._infos[turn.session_id] = SessionInfo(turn.session_id, self._source.harness)
+            self.items.append(known)
         if turn.cwd is not None:
-            repo = self._how.checkouts.elsewhere(turn.cwd, self._homes.get(turn.session_id), known.repo)
+            repo = self._checkouts.elsewhere(turn.cwd, self._homes.get(turn.session_id), known.repo)
             turn = replace(turn, cwd=None, repo=repo)
             if repo is not None:
                 known = replace(known, repo=repo or None)
-        chunks = chunks_of(turn, known, self._path, thinking=self._how.thinking, redact=self._redact)
-        self._batch.items.append((replace(turn, blocks=()), chunks))
-        self._batch.chunks += len(chunks)
+        chunks = chunks_of(turn, known, self._path, thinking=thinking, redact=partial(self._redact, search))
+        self.items.append((replace(turn, blocks=()), chunks))
+        self.chunks += len(chunks)
 
-    def _redact(self, text: str) -> str:
-        return self._batch.redact(text, self._how)
+    def taken(self) -> tuple[list[SessionInfo | tuple[Turn, list[Chunk]]], Counter[str]]:
+        """What was added since the last time, and how many credentials were replaced in it, by kind."""
+        taken = self.items, self._redacted
+        self.items, self.chunks, self._redacted = [], 0, Counter()
+        return taken
 
-    def _made(self) -> Read:
-        batch, self._batch = self._batch, _Batch()
-        return _embedded(batch, self._how)
-
-    def _clean(self, cursor: Cursor) -> Cursor:
-        redactor = self._how.redactor
-        if redactor is None or cursor.state is None:
-            return cursor
-        # parsers remember titles, and prompts in a queue
-        return replace(cursor, state=redacted_json(cursor.state, lambda text: redactor.redact(text).text))
-
-
-def _embedded(batch: _Batch, how: How) -> Read:
-    if how.embedder is None or (how.busy is not None and not how.busy()):
-        return Read(batch.items, None, batch.redacted)
-    texts = [chunk.text for item in batch.items if isinstance(item, tuple) for chunk in item[1]]
-    return Read(batch.items, how.embedder.embed_passages(texts), batch.redacted)
+    def _redact(self, search: Callable[[str], Redacted], text: str) -> str:
+        found = search(text)
+        if found.counts:
+            self._redacted.update(found.counts)
+        return found.text
 
 
 def reads_apart(work: Sequence[Work]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -126,10 +127,14 @@ def test_blocks_stay_behind_and_chunks_come_through() -> None:
 
 
 class Loading:
-    """A redactor whose rules load until `after` texts could have been parsed."""
+    """A redactor whose rules load until it was asked `after` times whether they do.
 
-    def __init__(self, after: int) -> None:
+    "1" is replaced by its own detectors, what is in `rules` by its rules only.
+    """
+
+    def __init__(self, after: int, rules: str) -> None:
         self._left = after
+        self._rules = rules
 
     def warm_apart(self) -> None:
         """It loads already."""
@@ -139,22 +144,39 @@ class Loading:
         self._left -= 1
         return self._left >= 0
 
+    def provisional(self, text: str) -> Redacted:
+        return Redacted(text.replace("1", "*"), Counter(own=text.count("1")))
+
     def redact(self, text: str) -> Redacted:
-        return Redacted(text.replace("1", "*"))
+        found = self.provisional(text)
+        for rule in filter(None, self._rules.split(",")):
+            if rule in found.text:
+                found = Redacted(found.text.replace(rule, "*"), found.counts + Counter(rules=1))
+        return found
+
+    def confirms(self, text: str, found: Redacted) -> bool:
+        return self.redact(text) == found
 
 
-def loading(after: int) -> How:
-    redactor: Any = Loading(after)
+def loading(after: int, rules: str = "") -> How:
+    redactor: Any = Loading(after, rules)
     return How(redactor=redactor)
 
 
-@pytest.mark.parametrize("after", [0, 1, 2, 5, 9, 14, 1000])
-def test_what_is_parsed_while_the_rules_load_gives_the_same(after: int) -> None:
+@pytest.mark.parametrize("rules", ["", "two 0", "one 2", "one,two", "fault", "/w", "two 2,broken"])
+@pytest.mark.parametrize("after", [1, 2, 4, 7, 9, 14, 20, 1000])
+def test_what_is_read_while_the_rules_load_gives_the_same(
+    after: int, rules: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "BATCH_CHUNKS", 2)
     names = ("one", "missing", "broken", "two", "broken")
-    assert shape(read(work(*names), loading(after))) == shape(read(work(*names), loading(0)))
+    ahead = list(read(work(*names), loading(after, rules)))
+    assert ahead == list(read(work(*names), loading(0, rules)))
+    texts = str(shape(iter(ahead)))
+    assert not any(rule in texts for rule in rules.split(",") if rule)
 
 
-def test_what_is_parsed_ahead_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_read_ahead_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "AHEAD_CHARS", 0)
     how = loading(1000)
     assert next(iter(read(work("one"), how))) == Begun(0, whole=True)

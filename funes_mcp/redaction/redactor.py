@@ -47,6 +47,7 @@ class Redactor:
 
     def __init__(self, cache_dir: Path | None = None, *, library: bool = True) -> None:
         self._library = Library(cache_dir) if library else None
+        self._own = Redactor(library=False) if library else self
         self._loader: Thread | None = None
 
     @property
@@ -83,6 +84,27 @@ class Redactor:
             return self._redact(text)
         except Exception:  # a fault of ours must neither stop the indexing nor let a credential through
             return Redacted(mark(UNSEARCHED), Counter({UNSEARCHED: 1}))
+
+    def provisional(self, text: str) -> Redacted:
+        """What our own detectors make of a text, without waiting for the library's rules.
+
+        Not to be kept before `confirms` says so. Never raises.
+        """
+        return self._own.redact(text)
+
+    def confirms(self, text: str, found: Redacted) -> bool:
+        """Whether `redact` gives for a text just what `provisional` gave. Waits for the rules. Never raises."""
+        if len(text) < _SHORTEST:
+            return found.text == text
+        if not found.counts and self._library is not None:
+            try:
+                if not self._library.find(text.encode("utf-8", "surrogatepass")):
+                    return True
+            except ScannerError:  # our own detectors go on alone
+                return True
+            except Exception:
+                pass  # `redact` knows what to do
+        return self.redact(text) == found
 
     def scan(self, text: str, *, timeout: float | None = None) -> list[Finding]:
         """Everything in the text that looks like a credential, by every means there is.
