@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-#: Objects made since the last search that start another. A pass holds some hundred thousand at once and leaves none
-#: in cycles; with Python's own 700 a tenth of its time goes into looking.
-_SELDOM: Final = 100_000
+#: Objects made since the last search that start another. A pass holds some hundred thousand at once and leaves few
+#: in cycles; with 700, as Python has it, and even 100,000, it searches them over and over: some percent of its time.
+_SELDOM: Final = 1_000_000
 
 
 @contextmanager

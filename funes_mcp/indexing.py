@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from funes_mcp import collection
@@ -90,7 +91,7 @@ class Pass:
                 self._writer.finish(current.source, message.cursor, message.tally)
                 self._count(current, message, chunks)
             if self._writer.waiting >= self._threshold:
-                self._commit()
+                self._commit(background=True)
 
     def _put(self, part: Read) -> int:
         self._report.redacted.update(part.redacted)
@@ -102,7 +103,8 @@ class Pass:
                 self._writer.put_session(item)
                 continue
             turn, chunks = item
-            stored = self._writer.put_turn(turn, chunks)
+            names = () if part.names is None else part.names[at : at + len(chunks)]
+            stored = self._writer.put_turn(turn, chunks, names)
             waiting += stored
             if stored and part.vectors is None:
                 bare += [chunk.text for chunk in chunks]
@@ -129,7 +131,7 @@ class Pass:
         if self._progress:
             self._progress.source_done(str(work.source.path), work.source.size, 0)
 
-    def _embed(self, texts: list[str]) -> NDArray[float32]:
+    def _embed(self, vectors: dict[str, NDArray[float32]], texts: list[str]) -> NDArray[float32]:
         """Vectors of texts, float32 (n, width): those that came with what was read, the others made here."""
         import numpy as np
 
@@ -137,7 +139,7 @@ class Pass:
         out = np.empty((len(texts), self._embedder.dim), np.float32)
         missing = []
         for place, text in enumerate(texts):
-            vector = self._vectors.get(text)
+            vector = vectors.get(text)
             if vector is None:
                 missing.append(place)
             else:
@@ -146,9 +148,10 @@ class Pass:
             out[missing] = self._embedder.embed_passages([texts[place] for place in missing])
         return out
 
-    def _commit(self) -> None:
-        done = self._writer.commit(self._embed if self._embedder is not None else None)
-        self._vectors.clear()
+    def _commit(self, *, background: bool = False) -> None:
+        vectors, self._vectors = self._vectors, {}
+        embed = partial(self._embed, vectors) if self._embedder is not None else None
+        done = self._writer.commit(embed, background=background)
         self._threshold = COMMIT_CHUNKS
         report = self._report
         report.chunks_stored += done.stored

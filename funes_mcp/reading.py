@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from funes_mcp import collection
 from funes_mcp.memory.chunk import chunks_of
 from funes_mcp.memory.model import Chunk
+from funes_mcp.memory.terms import Names
 from funes_mcp.redaction.model import Redacted
 from funes_mcp.redaction.records import redacted_info, redacted_json
 from funes_mcp.traces.checkout import Checkouts
@@ -45,7 +46,8 @@ BATCH_CHUNKS = 256
 #: Batches that may wait for the writer: what is read while it commits, or was before the first. About 100 MB.
 QUEUED_BATCHES = 256
 
-#: Messages that wait for the writer when it has enough to do: with fewer it embeds what comes, instead of waiting.
+#: Messages that wait for the writer when it has enough to do: with fewer it embeds what comes and finds the
+#: identifiers in it, instead of waiting.
 BUSY_MESSAGES = 2
 
 #: Characters of transcripts that are read ahead while the rules of the redactor load: what five seconds read. They are
@@ -91,11 +93,13 @@ class Read:
 
     Attributes:
         vectors: float32 (n, width), one for each chunk in order; None when they are left to the writer.
+        names: What `terms.Names.joined` gives for each chunk in order; None when that is left to the writer.
         redacted: How many credentials were replaced, by kind.
     """
 
     items: list[SessionInfo | tuple[Turn, list[Chunk]]]
     vectors: NDArray[float32] | None
+    names: list[tuple[str, str]] | None
     redacted: Counter[str]
 
 
@@ -137,13 +141,15 @@ class How:
         redactor: Replaces credentials in the rendered text of each whole block, in titles and other words about a
             session, and in what a parser remembers.
         embedder: Embeds chunks as they are read; None leaves that to the writer.
+        names: Finds the identifiers in chunks as they are read; None leaves that to the writer.
         checkouts: Knows which repository a working directory belongs to.
-        busy: Whether who gets what is read has enough to do; else a batch is handed over without vectors.
+        busy: Whether who gets what is read has enough to do; else a batch is handed over as it is.
     """
 
     thinking: bool = True
     redactor: Redactor | None = None
     embedder: Embedder | None = None
+    names: Names | None = None
     checkouts: Checkouts = field(default_factory=Checkouts)
     busy: Callable[[], bool] | None = None
 
@@ -296,11 +302,16 @@ class _Maker:
 
     def _batch(self, making: _Making) -> Read:
         items, redacted = making.taken()
-        embedder, busy = self._how.embedder, self._how.busy
-        if embedder is None or (busy is not None and not busy()):
-            return Read(items, None, redacted)
+        embedder, names, busy = self._how.embedder, self._how.names, self._how.busy
+        if busy is not None and not busy():
+            return Read(items, None, None, redacted)
         texts = [chunk.text for item in items if isinstance(item, tuple) for chunk in item[1]]
-        return Read(items, embedder.embed_passages(texts), redacted)
+        return Read(
+            items,
+            None if embedder is None else embedder.embed_passages(texts),
+            None if names is None else list(map(names.joined, texts)),
+            redacted,
+        )
 
 
 class _Making:
@@ -436,7 +447,7 @@ def _child(pipe: Connection, other: Connection, taken: c_ulong, work: Sequence[W
     if how.redactor is not None:
         how.redactor.warm_apart()
     sent = 0
-    how = replace(how, busy=lambda: sent >= taken.value + BUSY_MESSAGES)
+    how = replace(how, names=Names(), busy=lambda: sent >= taken.value + BUSY_MESSAGES)
     with suppress(BrokenPipeError, OSError), collection.seldom():
         for message in _read(work, how, range(len(work))):
             pipe.send_bytes(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))

@@ -698,6 +698,20 @@ def test_a_commit_in_the_background_is_counted_once_and_its_failure_is_told(tmp_
     assert sorted(row.text for row in rows_of(tmp_path).values()) == ["first words", "second words"]
 
 
+def test_identifiers_that_come_with_a_turn_are_those_it_is_found_by(tmp_path: Path) -> None:
+    one = transcript("one")
+    turn = one.say("u1", "see src/parse_args.py")
+    other = one.say("u2", "and lib/write_file.py")
+    with MemoryWriter.open(tmp_path, MODEL) as writer:
+        writer.begin(source_of(one), whole=True)
+        writer.put_session(one.info)
+        for each, names in ((turn, [("given_name", "")]), (other, [])):
+            writer.put_turn(each, chunks_of(each, one.info, one.path), names)
+        writer.commit(embed)
+    assert texts_found(tmp_path, "given_name") == [turn.blocks[0].text]
+    assert texts_found(tmp_path, "lib/write_file.py")[0] == other.blocks[0].text
+
+
 def test_many_small_appends_are_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("funes_mcp.memory.table._FRAGMENTS", 10)
     file = transcript("one")

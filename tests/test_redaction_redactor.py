@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from secrets_corpus import KINDS, draw, redactor_of
+from secrets_corpus import KINDS, cases, draw, lookalikes, redactor_of
 
 from funes_mcp.redaction import Redactor, ScannerError
 
@@ -111,6 +111,40 @@ def test_findings_are_counted_in_characters(redactor: Redactor) -> None:
     (finding,) = redactor.scan(text)
     assert text[finding.start : finding.end] == token()
     assert finding.kind == "github-token"
+
+
+def test_what_was_found_without_the_library_is_confirmed_only_where_the_library_changes_nothing(
+    redactor: Redactor,
+) -> None:
+    alone = Redactor(library=False)
+    changed = 0
+    texts = [case.text for case in cases()][::5] + [text for _, text in lookalikes()][::5]
+    for text in [*texts, "", "short", "\ud800 no secret in here"]:
+        found = redactor.provisional(text)
+        assert found == alone.redact(text)
+        same = redactor.redact(text) == found
+        assert redactor.confirms(text, found) == same
+        changed += not same
+    assert changed
+
+
+def test_what_cannot_be_searched_is_not_confirmed(redactor: Redactor, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a fault")
+
+    assert redactor._library is not None
+    monkeypatch.setattr(redactor._library, "find", fail)
+    text = "nothing but words in here"
+    assert not redactor.confirms(text, redactor.provisional(text))
+    monkeypatch.undo()
+    assert redactor.confirms(text, redactor.provisional(text))
+
+
+def test_rules_that_load_in_a_thread_are_waited_for() -> None:
+    redactor = Redactor(library=False)
+    assert not redactor.loading
+    redactor.warm_apart()
+    assert redactor.redact(f"key {token()}").counts["github-token"] == 1
 
 
 def test_our_own_detectors_go_on_when_the_library_cannot(monkeypatch: pytest.MonkeyPatch) -> None:

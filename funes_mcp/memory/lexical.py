@@ -12,7 +12,7 @@ any text is a valid question.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from hashlib import blake2b
 from operator import attrgetter
@@ -295,9 +295,15 @@ class LexicalWriter:
         except (ValueError, OSError) as error:
             raise MemoryDamagedError(f"The word index in {folder} cannot be opened: {error}") from error
 
-    def add(self, entries: Iterable[Entry]) -> None:
-        """Queue chunks. A chunk that is there already must be deleted first."""
+    def add(self, entries: Iterable[Entry], names: Mapping[str, tuple[str, str]] | None = None) -> None:
+        """Queue chunks. A chunk that is there already must be deleted first.
+
+        Args:
+            names: What `terms.Names.joined` gives for texts, where that is known.
+        """
         import tantivy
+
+        known = names or {}
 
         writer = self._open()
         entries = list(entries)
@@ -310,14 +316,14 @@ class LexicalWriter:
             text = chunk.text
             document = tantivy.Document()
             document.add_unsigned("key", chunk.key)
-            whole, inner = self._names.find(text)
+            whole, inner = known.get(text) or self._names.joined(text)
             words = text
             if not text.isascii() and terms.has_unspaced(text):
                 document.add_text("pairs", " ".join(terms.bigrams(text)))
                 words = terms.without_unspaced(text)
-            document.add_text("words", "\n".join((words, " ".join(inner), *entry.near)))
+            document.add_text("words", "\n".join((words, inner, *entry.near)))
             if whole:
-                document.add_text("exact", " ".join(whole))
+                document.add_text("exact", whole)
             document.add_text("session", chunk.session_id)
             document.add_text("harness", chunk.harness)
             document.add_text("kind", chunk.block_type)

@@ -126,6 +126,11 @@ class Names:
                 inner[name] = None
         return list(whole), list(inner)
 
+    def joined(self, text: str) -> tuple[str, str]:
+        """The same, each as the index takes it: joined by spaces."""
+        whole, inner = self.find(text)
+        return " ".join(whole), " ".join(inner)
+
 
 def names(text: str) -> tuple[list[str], list[str]]:
     """`Names.find` for a single text."""

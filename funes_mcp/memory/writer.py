@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Embed = Callable[[list[str]], NDArray[np.float32]]
+    Names = Mapping[str, tuple[str, str]]
 
 #: The fact in the catalog that says which table version everything else belongs to.
 STAMP: Final = "table_version"
@@ -127,6 +128,7 @@ class _Batch:
     puts: dict[str, dict[tuple[str, str], _Put]] = field(default_factory=dict)
     infos: dict[tuple[str, str], SessionInfo] = field(default_factory=dict)
     contents: dict[int, _Content] = field(default_factory=dict)
+    names: dict[str, tuple[str, str]] = field(default_factory=dict)
     seen: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
     told: dict[str, set[str]] = field(default_factory=dict)
     finished: dict[str, tuple[Cursor, Tally]] = field(default_factory=dict)
@@ -308,11 +310,14 @@ class MemoryWriter:
             found = self._visits[where] = replace(info, repo=repo)
         return found
 
-    def put_turn(self, turn: Turn, chunks: Sequence[Chunk]) -> int:
+    def put_turn(self, turn: Turn, chunks: Sequence[Chunk], names: Sequence[tuple[str, str]] = ()) -> int:
         """Put a turn, with its chunks from `chunk.chunks_of`. Returns how many of them wait to be stored.
 
         0 means that the memory has them, or that there is nothing in the turn to store, or that its session
         was forgotten.
+
+        Args:
+            names: For each chunk what `terms.Names.joined` gives, where that was found out already.
         """
         path = _path(self._source())
         if not chunks:
@@ -344,6 +349,7 @@ class MemoryWriter:
                 return 0
         batch.contents[message] = _Content(list(chunks), content)
         batch.chunks += len(chunks)
+        batch.names.update(zip((chunk.text for chunk in chunks), names, strict=False))
         return len(chunks)
 
     def finish(self, source: Source, cursor: Cursor, tally: Tally) -> None:
@@ -427,7 +433,7 @@ class MemoryWriter:
         with self._catalog.transaction():
             affected, fresh = self._apply(batch)
             plan = self._planned(affected, batch.contents, fresh)
-            self._write(plan, vectors, done)
+            self._write(plan, vectors, done, batch.names)
             self._save_sources(batch)
             self._catalog.read_again(plan.again)
         for path in (*batch.finished, *batch.failed):
@@ -932,7 +938,9 @@ class MemoryWriter:
             for message, group in places.items()
         }
 
-    def _write(self, plan: _Plan, vectors: dict[int, NDArray[np.float32]], done: Committed) -> None:
+    def _write(
+        self, plan: _Plan, vectors: dict[int, NDArray[np.float32]], done: Committed, names: Names | None = None
+    ) -> None:
         """Carry a plan out: table, words, vectors, stamp."""
         if not plan.rows and not plan.old:
             return
@@ -941,7 +949,7 @@ class MemoryWriter:
         rows = list(plan.rows.values())
         had = {name for ids in plan.old.values() for name in ids.values()}
         found = self._vectors_for(plan, vectors, table)
-        words = self._queue_words(plan, removed, had)  # they are cut into terms while the table is written
+        words = self._queue_words(plan, removed, had, names)  # they are cut into terms while the table is written
         replaced = [row for row in rows if row.id in had]
         fresh = [row for row in rows if row.id not in had]
         table.upsert(replaced, [found.get(row.id) for row in replaced])
@@ -987,7 +995,7 @@ class MemoryWriter:
                     found[name] = stored[old]
         return found
 
-    def _queue_words(self, plan: _Plan, removed: set[str], had: set[str]) -> lexical.LexicalWriter:
+    def _queue_words(self, plan: _Plan, removed: set[str], had: set[str], names: Names | None) -> lexical.LexicalWriter:
         """Hand the documents that change to the word index, which is to be committed after the table."""
         changed = {row.key for row in plan.rows.values()}
         again: set[int] = set()
@@ -1010,11 +1018,12 @@ class MemoryWriter:
 
         writer = self._word_writer(bulk=len(again) >= _BULK)
         writer.delete({int(name, 16) for name in removed | had} | (again - changed))
-        writer.add(
+        entries = [
             Entry(rows[key], text(beside[key][0]), text(beside[key][1]))
             for key in sorted(again, key=order.__getitem__)
             if key in rows
-        )
+        ]
+        writer.add(entries, names)
         return writer
 
     def _word_writer(self, *, bulk: bool) -> lexical.LexicalWriter:
