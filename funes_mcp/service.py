@@ -588,6 +588,7 @@ class IndexService:
 
     def status(self, memory: str = LOCAL) -> StatusReport:
         """Say how a memory stands."""
+        from funes_mcp.curation import trouble
         from funes_mcp.publishing.bound import bound_memories
         from funes_mcp.wiring.flow import bindings, wiring_notes
         from funes_mcp.worker import hook_health
@@ -631,6 +632,8 @@ class IndexService:
         bound: tuple[BoundMemory, ...] = ()
         if memory in ("", LOCAL):
             catalog = reader.catalog
+            if decided := trouble(self._home):
+                notes.append(decided)
             wired = bindings(self._home, self._environ, self._user_home)
             bound = bound_memories(self._home, wired, lambda: {} if catalog is None else catalog.session_marks())
         coverage = {} if reader.catalog is None else reader.catalog.coverage()

@@ -57,22 +57,23 @@ def selection(home: FunesHome, name: HubName, project: str | None = None) -> Sel
     """What may be sent to a memory; None when it is not curated, and so gets everything.
 
     Args:
-        project: The repository that the published memory itself is marked as being of, if it is. Then it is
-            curated also where nothing was decided on this machine yet, and gets nothing.
+        project: What the published memory itself is marked as being of, if it is: a repository, or any name. Then
+            it is curated also where nothing was decided on this machine yet, and gets nothing.
 
     Raises:
         FunesError: What was decided, or the local memory, cannot be read. Then nothing may be sent.
     """
     from funes_mcp.curation import files
-    from funes_mcp.curation.decisions import Decisions
+    from funes_mcp.curation.decisions import Decisions, is_repository, same
     from funes_mcp.errors import FunesError
+    from funes_mcp.render import harmless
 
     kept = files.load(home, name)
     if kept is None:
         return None if project is None else _selection(home, Decisions(name.repo, project))
-    if project is not None and project.lower() != kept.decisions.repository.lower():
+    if project is not None and is_repository(project) and not same(project, kept.decisions.repository):
         raise FunesError(
-            f"{name.label} is a memory of {project}, and {kept.path} says that it gets sessions of "
+            f"{name.label} is a memory of {harmless(project)}, and {kept.path} says that it gets sessions of "
             f"{kept.decisions.repository}.",
             "Correct the line `repository`, or publish to another memory.",
         )
@@ -91,6 +92,18 @@ def waiting(home: FunesHome) -> list[tuple[str, str, int]]:
         (kept.decisions.memory, kept.decisions.repository, _selection(home, kept.decisions).waiting)
         for kept in files.every(home)
     ]
+
+
+def trouble(home: FunesHome) -> str:
+    """Why nothing can be published to some memory, or "": what was decided for it cannot be read."""
+    from funes_mcp.curation import files
+    from funes_mcp.errors import FunesError
+
+    try:
+        files.every(home)
+    except FunesError as error:
+        return error.message
+    return ""
 
 
 def _selection(home: FunesHome, decisions: Decisions) -> Selection:

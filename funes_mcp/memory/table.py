@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 NAME: Final = "chunks"
 MODEL_KEY: Final = b"embedding_model"
 
+#: Names the repository that a published memory is of; the Rust funes writes and heeds it, too.
+PROJECT_KEY: Final = b"project"
+
 #: Lance's own per-column settings: strings are compressed in the file, and any reader undoes it. Without being told,
 #: Lance compresses long strings one by one (350 bytes a row for `text`) and short ones in blocks of 4 KiB. In blocks
 #: of 64 KiB `text` takes 193 and is written and read in half the time; what is read by itself is read in whole blocks.
@@ -119,8 +122,8 @@ def table_version(path: Path) -> int | None:
     return None if name is None else manifest.version_of(name)
 
 
-def schema_of(embedding: Embedding) -> pa.Schema:
-    """The columns of a new table, with the model's name in the metadata."""
+def schema_of(embedding: Embedding, project: str = "") -> pa.Schema:
+    """The columns of a new table, with the model's name in the metadata, and the project's where it has one."""
     import pyarrow as pa
 
     columns = []
@@ -131,7 +134,10 @@ def schema_of(embedding: Embedding) -> pa.Schema:
             columns.append(pa.field(name, pa.int64()))
         else:
             columns.append(pa.field(name, pa.utf8(), metadata=_COMPRESSED))
-    return pa.schema(columns, metadata={MODEL_KEY: embedding.model.encode()})
+    metadata = {MODEL_KEY: embedding.model.encode()}
+    if project:
+        metadata[PROJECT_KEY] = project.encode()
+    return pa.schema(columns, metadata=metadata)
 
 
 def _as_written(schema: pa.Schema, embedding: Embedding) -> pa.Schema:
@@ -206,6 +212,12 @@ class ChunkTable:
         return int(self._table.version)
 
     @property
+    def project(self) -> str:
+        """The repository that the table says it is of, or "". In a published memory anybody may have written it."""
+        name: bytes = (self._table.schema.metadata or {}).get(PROJECT_KEY, b"")
+        return name.decode("utf-8", "replace").strip()
+
+    @property
     def rows(self) -> int:
         """How many chunks are stored."""
         return int(self._table.count_rows())
@@ -260,12 +272,14 @@ class ChunkTable:
         return feed.rows
 
     @classmethod
-    def create_from(cls, folder: Path, embedding: Embedding, source: ChunkTable, transfer: Transfer) -> ChunkTable:
+    def create_from(
+        cls, folder: Path, embedding: Embedding, source: ChunkTable, transfer: Transfer, project: str = ""
+    ) -> ChunkTable:
         """Make a table with rows of another one, in one version. Raises `FunesError`."""
         import lancedb
         import pyarrow as pa
 
-        schema = schema_of(embedding)
+        schema = schema_of(embedding, project)
         feed = _Feed(source, schema, transfer)
         reader = pa.RecordBatchReader.from_batches(schema, feed.batches())
         private_folder(folder)

@@ -18,7 +18,7 @@ from funes_mcp.publishing import receipts
 def bound_memories(
     home: FunesHome, bindings: Iterable[tuple[str, str, str]], marks: Callable[[], Mapping[str, int]]
 ) -> tuple[BoundMemory, ...]:
-    """What is known of each memory that an agent is bound to, or that this machine published to.
+    """What is known of each memory that an agent is bound to, that this machine published to, or that is curated.
 
     Args:
         bindings: Name of an agent, label of the memory it reads, label of the one its hooks publish to ("" for none).
@@ -37,12 +37,17 @@ def bound_memories(
         name = _hub(receipt.label)
         if name is not None and name.slug == folder.name and (receipt.pushed or receipt.failed):
             folders.setdefault(name.label, folder)
+    reviews: dict[str, int] = {}
+    with suppress(FunesError):  # told by `trouble`
+        known = {text.lower() for text in folders}
+        for memory, _, count in waiting(home):
+            reviews[memory.lower()] = count
+            name = _hub(memory)
+            if name is not None and memory.lower() not in known:
+                folders[name.label] = home.root / "remotes" / name.slug
     if not folders:
         return ()
     now = marks()
-    reviews: dict[str, int] = {}
-    with suppress(FunesError):  # `funes curate` says what is wrong
-        reviews = {memory.lower(): count for memory, _, count in waiting(home)}
     return tuple(
         replace(
             _bound(name, folder, tuple(reading.get(name, ())), tuple(publishing.get(name, ())), now),

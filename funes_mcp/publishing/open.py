@@ -55,4 +55,5 @@ def publisher(home: FunesHome, memory: str, redactor: Redactor, models: DeepMode
         models.embedder_for,
         endpoint=endpoint(),
         selection=selection(home, name),
+        of_project=lambda project: selection(home, name, project),
     )

@@ -31,6 +31,11 @@ class Selection(Protocol):
     """Says what a person lets out: see `curation.Selection`."""
 
     @property
+    def repository(self) -> str:
+        """`owner/name` of the sessions that may leave."""
+        ...
+
+    @property
     def waiting(self) -> int:
         """How many sessions wait for a decision."""
         ...

@@ -26,6 +26,7 @@ from funes_mcp.memory.model import Embedding
 from funes_mcp.memory.table import NAME, ChunkTable, Transfer
 from funes_mcp.models import PushReport, PushRequest, PushTalk
 from funes_mcp.publishing import card, plan, receipts, stage
+from funes_mcp.render import harmless
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,6 +45,9 @@ _PAUSE_S: Final = (0.2, 1.0)
 
 #: A card is at most so long; a longer one is somebody's own.
 _CARD_BYTES: Final = 1 << 20
+
+#: Characters that are shown of what a memory says it is of.
+_PROJECT: Final = 100
 
 _README: Final = "README.md"
 _ROOT: Final = f"{NAME}.lance"
@@ -164,6 +168,7 @@ class Publisher:
         scanner: Searches for credentials.
         embedder_for: What makes vectors for a stamp, or a sentence that says why nothing does.
         selection: Which sessions the person lets out; None for all.
+        of_project: The same for a memory that is marked as being of a project; None: no matter.
         pause: Waits for so many seconds.
     """
 
@@ -179,6 +184,7 @@ class Publisher:
         *,
         endpoint: str = "",
         selection: plan.Selection | None = None,
+        of_project: Callable[[str], plan.Selection | None] | None = None,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._memory = memory
@@ -190,6 +196,7 @@ class Publisher:
         self._embedder_for = embedder_for
         self._endpoint = endpoint
         self._selection = selection
+        self._of_project = of_project
         self._pause = pause
         self._stage = folder / "stage"
 
@@ -262,6 +269,7 @@ class Publisher:
         import numpy as np
 
         theirs = self._look(talk)
+        selection = self._selected(theirs, report)
         report.public = theirs.commit is not None and not theirs.private
         there = np.empty(0, np.uint64) if theirs.table is None else theirs.table.keys()
         anew = theirs.table is not None and theirs.table.embedding != ours.table.embedding
@@ -270,7 +278,7 @@ class Publisher:
             there,
             anew=anew,
             named=request.sessions,
-            selection=self._selection,
+            selection=selection,
             most=request.most if anew else None,
         )
         if ours.sending is not None and np.isin(ours.sending.keys, there).all():
@@ -280,7 +288,7 @@ class Publisher:
             return
         ours.sending, report.sent, report.sessions, report.held, report.embedded = None, 0, 0, 0, 0
         report.unfilled, report.later = made.unfilled, made.later
-        report.left_out = 0 if self._selection is None else self._selection.waiting
+        report.left_out = 0 if selection is None else selection.waiting
         compact = request.compact and theirs.table is not None
         if not len(made.wanted) and not compact:
             self._done(report, ours, made, None)
@@ -309,7 +317,7 @@ class Publisher:
                     embed,
                     lambda done: talk.step(what, done, count),
                 )
-                to.work.append(ours.table, transfer, ours.table.embedding)
+                to.work.append(ours.table, transfer, ours.table.embedding, selection.repository if selection else "")
 
         append(theirs)
         theirs = self._joined(request, talk, theirs, append)
@@ -331,6 +339,21 @@ class Publisher:
                 ours.sending = passed
             raise
         self._done(report, ours, made, passed)
+
+    def _selected(self, theirs: _Theirs, report: PushReport) -> plan.Selection | None:
+        """What the person lets out; of a memory that is marked as a project's, nothing without having decided so."""
+        project = "" if theirs.table is None else theirs.table.project
+        if not project or self._of_project is None:
+            return self._selection
+        if self._selection is None:
+            name = harmless(project)[:_PROJECT]
+            note = (
+                f"{self._name.label} is the memory of {name}: it gets sessions that were reviewed, and none was yet: "
+                f"`funes curate {self._name.label} {name}`"
+            )
+            if note not in report.notes:
+                report.notes.append(note)
+        return self._of_project(project)
 
     # -- its steps -------------------------------------------------------------------------------------
 

@@ -124,17 +124,17 @@ class Stage:
             return sum(1 for _ in os.scandir(table_path(self._folder) / "data"))
         return 0
 
-    def append(self, source: ChunkTable, transfer: Transfer, embedding: Embedding) -> int:
+    def append(self, source: ChunkTable, transfer: Transfer, embedding: Embedding, project: str = "") -> int:
         """Add rows of `source`, in one version. Returns how many.
 
         Args:
-            embedding: The stamp of a table that is made now.
+            embedding, project: The stamps of a table that is made now.
 
         Raises:
             FunesError: They do not fit, or could not be written.
         """
         if self.table is None:
-            self.table = ChunkTable.create_from(self._folder, embedding, source, transfer)
+            self.table = ChunkTable.create_from(self._folder, embedding, source, transfer, project)
             self._rows = self.table.rows
         else:
             self._rows = self.table.append_from(source, transfer)
