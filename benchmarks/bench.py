@@ -105,11 +105,11 @@ def bench_cold(build: Build, repeat: int) -> None:
 
 
 class Client:
-    """The least an MCP client needs, over newline-delimited JSON."""
+    """The least an MCP client needs, over newline-delimited JSON; `arguments` are those of `funes mcp`."""
 
-    def __init__(self, build: Build) -> None:
+    def __init__(self, build: Build, *arguments: str) -> None:
         self._process = subprocess.Popen(
-            [*build.command, "mcp"],
+            [*build.command, "mcp", *arguments],
             env=build.environ,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -138,6 +138,12 @@ class Client:
         self._process.stdin.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
         self.call("tools/list")
 
+    def recall(self, question: str) -> str:
+        """The text of an answer."""
+        result = self.call("tools/call", name="recall", arguments={"query": question})["result"]
+        assert isinstance(result, dict)
+        return "".join(part.get("text", "") for part in result["content"])
+
     def rss_mb(self) -> int:
         """Resident memory of the server, where /proc tells; else 0."""
         status = Path(f"/proc/{self._process.pid}/status")
@@ -151,8 +157,8 @@ class Client:
         self._process.wait(10)
 
 
-def bench_mcp(build: Build, questions: Sequence[str], repeat: int) -> None:
-    """Handshake, first recall, and recalls on a warm server."""
+def bench_handshake(build: Build, repeat: int, **more: object) -> None:
+    """From the start of the server to its list of tools."""
     handshakes = []
     for _ in range(repeat):
         started = time.perf_counter()
@@ -160,24 +166,27 @@ def bench_mcp(build: Build, questions: Sequence[str], repeat: int) -> None:
         client.handshake()
         handshakes.append(time.perf_counter() - started)
         client.close()
-    report("handshake", p50_s=round(statistics.median(handshakes), 3), worst_s=round(max(handshakes), 3))
+    report("handshake", **more, p50_s=round(statistics.median(handshakes), 3), worst_s=round(max(handshakes), 3))
+
+
+def bench_recall(build: Build, questions: Sequence[str], **more: object) -> None:
+    """The first recall of a server, and recalls once it is warm."""
     client = Client(build)
     client.handshake()
-
-    def ask(question: str) -> float:
-        return timed(lambda: client.call("tools/call", name="recall", arguments={"query": question}))
-
-    first = ask("warm up")
-    latencies = sorted(ask(question) for question in questions)
-    report(
-        "recall",
-        n=len(latencies),
-        first_ms=round(1e3 * first),
-        p50_ms=round(1e3 * statistics.median(latencies), 1),
-        p95_ms=round(1e3 * latencies[int(0.95 * (len(latencies) - 1))], 1),
-        rss_mb=client.rss_mb(),
-    )
+    first = timed(lambda: client.recall("warm up"))
+    latencies = [timed(partial(client.recall, question)) for question in questions]
+    report("recall", **more, first_ms=round(1e3 * first), **quantiles(latencies), rss_mb=client.rss_mb())
     client.close()
+
+
+def quantiles(seconds: Sequence[float]) -> dict[str, object]:
+    """Count, median and 95th percentile, in milliseconds."""
+    ordered = sorted(seconds)
+    return {
+        "n": len(ordered),
+        "p50_ms": round(1e3 * statistics.median(ordered), 1),
+        "p95_ms": round(1e3 * ordered[int(0.95 * (len(ordered) - 1))], 1),
+    }
 
 
 def questions_from(sessions: Path, count: int) -> list[str]:
@@ -210,7 +219,8 @@ def main() -> None:
         bench_index(build, given.sessions.resolve())
         bench_again(build, given.sessions.resolve(), given.repeat)
         bench_cold(build, given.repeat)
-        bench_mcp(build, questions_from(given.sessions, given.questions), given.repeat)
+        bench_handshake(build, given.repeat)
+        bench_recall(build, questions_from(given.sessions, given.questions))
     except subprocess.CalledProcessError as error:
         sys.exit(f"{error.cmd} failed ({error.returncode}):\n{error.stderr}")
     finally:

@@ -1,21 +1,25 @@
-"""Measure a memory as it grows: one JSON line for each size and figure.
+"""Measure everything that there is a budget for, as a memory grows: one JSON line for each size and figure.
 
     python benchmarks/scale.py SESSIONS [--sizes 10000,100000,300000] [--funes funes] [--keep FOLDER]
 
 SESSIONS is a folder of transcripts. They are indexed as usual; then memories of the sizes asked for are made of their
 passages, in their sessions and order, through the writer that `funes index` uses. From the second round on a sixth of
 the words of every passage is replaced by words from anywhere else, so that no two passages are the same and the
-vocabulary grows as it does in life. Measured from outside, over MCP and the command line. `--keep` leaves the memories
-in a folder and takes them from there the next time.
+vocabulary grows as it does in life. Measured from outside, over MCP, the command line and the hook. `--keep` leaves
+the memories in a folder and takes them from there the next time.
+
+The cross-encoder is one of the usual one's shape with random weights (see `crossencoder.py`), or with
+`--cross-encoder DIR` the real one from a folder. It needs the package `onnx`, which the extra `dev` brings.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import shlex
 import shutil
-import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -25,7 +29,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from bench import Build, Client, folder_bytes, questions_from, report, timed
+import crossencoder
+from bench import (
+    Build,
+    Client,
+    bench_handshake,
+    bench_index,
+    bench_recall,
+    folder_bytes,
+    quantiles,
+    questions_from,
+    report,
+    timed,
+)
 
 if TYPE_CHECKING:
     from funes_mcp.memory.model import Chunk
@@ -41,7 +57,8 @@ def passages(build: Build, sessions: Path) -> list[list[Chunk]]:
     """The passages of every session, in order."""
     from funes_mcp.memory.table import ChunkTable
 
-    build.run("index", str(sessions), "--yes")
+    if not (build.home / ".funes" / "memory").exists():
+        bench_index(build, sessions)
     found: dict[str, list[Chunk]] = {}
     for part in ChunkTable.open(build.home / ".funes" / "memory").stream():
         for row in part:
@@ -148,7 +165,57 @@ def one_turn(memory: Path, rows: list[Chunk]) -> float:
     return timed(work)
 
 
-def measure(build: Build, size: int, base: list[list[Chunk]], questions: list[str], made_in: float | None) -> None:
+def hook(build: Build, path: Path) -> None:
+    """What an agent does at the end of a turn, the transcript at `path`."""
+    payload = json.dumps({"hook_event_name": "Stop", "transcript_path": str(path), "cwd": str(path.parent)})
+    command = [*build.command, "hook", "claude", "Stop"]
+    subprocess.run(command, env=build.environ, input=payload.encode(), capture_output=True, check=True)
+
+
+def bench_hook(build: Build, size: int) -> None:
+    """How long a hook keeps its agent waiting; and from there until a recall finds the turn."""
+    path = build.home / ".claude" / "projects" / "-bench" / f"{uuid.uuid4()}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    client = Client(build)
+    client.handshake()
+    client.recall("warm up")
+    found, latencies = [], []
+    for number in range(8):
+        needle = f"needle{uuid.uuid4().hex[:10]}"
+        line = {
+            "type": "user",
+            "uuid": str(uuid.uuid4()),
+            "sessionId": path.stem,
+            "timestamp": f"2026-01-01T00:00:{number:02d}.000Z",
+            "cwd": "/bench",
+            "message": {"role": "user", "content": f"We call it {needle} from now on."},
+        }
+        with path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        started = time.perf_counter()
+        latencies.append(timed(lambda: hook(build, path)))
+        while needle not in client.recall(needle) and time.perf_counter() - started < 60:
+            time.sleep(0.02)
+        found.append(time.perf_counter() - started)
+    client.close()
+    worst = {"worst_ms": round(1e3 * max(latencies))}
+    report("hook", chunks=size, **quantiles(latencies), **worst)
+    report("from a hook to a recall", chunks=size, p50_s=round(sorted(found)[4], 2), worst_s=round(max(found), 2))
+
+
+def bench_cross_encoder(build: Build, size: int, questions: list[str], folder: Path, name: str) -> None:
+    """Recalls whose first hits are ordered by a cross-encoder."""
+    build.run("models", "pull", "--from", str(folder), name)
+    client = Client(build, "--rerank", name)
+    client.handshake()
+    while "being loaded" in client.recall("warm up"):
+        time.sleep(0.2)
+    latencies = [timed(lambda question=question: client.recall(question)) for question in questions]
+    report("recall, cross-encoder", chunks=size, **quantiles(latencies), rss_mb=client.rss_mb())
+    client.close()
+
+
+def measure(build: Build, size: int, base: list[list[Chunk]], made_in: float | None) -> None:
     memory = build.home / ".funes" / "memory"
     parts = {p.name: folder_bytes(p) if p.is_dir() else p.stat().st_size for p in sorted(memory.iterdir())}
     figures: dict[str, object] = {} if made_in is None else {"chunks_per_s": round(size / made_in)}
@@ -159,24 +226,6 @@ def measure(build: Build, size: int, base: list[list[Chunk]], questions: list[st
         bytes_per_chunk=round(sum(parts.values()) / size),
         bytes_per_chunk_by_part={name: round(n / size) for name, n in parts.items() if n > size},
     )
-    client = Client(build)
-    client.handshake()
-
-    def ask(question: str) -> float:
-        return timed(lambda: client.call("tools/call", name="recall", arguments={"query": question}))
-
-    first = ask("warm up")
-    latencies = sorted(ask(question) for question in questions)
-    report(
-        "recall",
-        chunks=size,
-        n=len(latencies),
-        first_ms=round(1e3 * first),
-        p50_ms=round(1e3 * statistics.median(latencies), 1),
-        p95_ms=round(1e3 * latencies[int(0.95 * (len(latencies) - 1))], 1),
-        rss_mb=client.rss_mb(),
-    )
-    client.close()
     cold = sorted(timed(lambda: build.run("recall", "why did the push fail")) for _ in range(5))
     report("cold recall", chunks=size, p50_s=round(cold[2], 3), worst_s=round(cold[-1], 3))
     turns = []
@@ -187,11 +236,14 @@ def measure(build: Build, size: int, base: list[list[Chunk]], questions: list[st
 
 
 def main() -> None:
+    from funes_mcp.inference.known import RERANKER
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sessions", type=Path)
     parser.add_argument("--sizes", default="10000,100000,300000")
     parser.add_argument("--funes", default=f"{sys.executable} -m funes_mcp", help="the command under test")
     parser.add_argument("--questions", type=int, default=100)
+    parser.add_argument("--cross-encoder", type=Path, metavar="DIR", help="the usual cross-encoder's files")
     parser.add_argument("--keep", type=Path, help="leave the memories here, and use those that are here")
     given = parser.parse_args()
     folder = given.keep or Path(tempfile.mkdtemp(prefix="funes-scale-"))
@@ -204,7 +256,13 @@ def main() -> None:
             build = Build(shlex.split(given.funes), (folder / str(size)).resolve())
             memory = build.home / ".funes" / "memory"
             made_in = None if memory.exists() else fill(memory, rounds(base, size))
-            measure(build, size, base, questions, made_in)
+            measure(build, size, base, made_in)
+            bench_handshake(build, 5, chunks=size)
+            bench_recall(build, questions, chunks=size)
+            bench_hook(build, size)
+            reads = given.cross_encoder or crossencoder.write(folder / "cross-encoder")
+            name = RERANKER if given.cross_encoder else crossencoder.NAME
+            bench_cross_encoder(build, size, questions[:40], reads.resolve(), name)
     finally:
         if given.keep is None:
             shutil.rmtree(folder, ignore_errors=True)

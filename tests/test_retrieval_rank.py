@@ -73,14 +73,19 @@ def test_ties_go_to_the_newer_then_to_the_smaller_id() -> None:
     assert rank.ordered(scores, ts, [7, 9, 8, 1]) == [3, 2, 1, 0]
 
 
-def test_what_tools_printed_and_summaries_count_less() -> None:
-    kinds = np.array([*range(len(BLOCK_TYPES) + 1)], np.uint8)
-    out = rank.by_type(kinds, rank.Weights(tools=0.75, summaries=0.5))
-    assert dict(zip([*BLOCK_TYPES, "unknown"], out.tolist(), strict=True)) == {
-        "text": 1.0,
-        "thinking": 1.0,
-        "tool_use": 0.75,
-        "tool_result": 0.75,
-        "summary": 0.5,
-        "unknown": 1.0,
-    }
+def test_what_tools_printed_counts_less() -> None:
+    kinds = np.array([0, 1, 2, 3, 4], np.uint8)
+    out = rank.by_type(kinds, 0.75)
+    assert out.tolist() == [1.0, 1.0, 0.75, 0.75, 1.0]
+
+
+def test_a_summary_stands_for_its_session_only_when_nothing_else_comes_near() -> None:
+    kinds = np.array([BLOCK_TYPES.index("text"), BLOCK_TYPES.index("summary")], np.uint8)
+    lead = rank.as_lead(kinds, 0.8)
+    sessions = np.array([1, 1], np.uint64)
+    near, far = floats(0.9, 1.0), floats(0.7, 1.0)
+    assert rank.by_session(near, sessions, 0.3, lead=lead).argmax() == 0
+    assert rank.by_session(far, sessions, 0.3, lead=lead).argmax() == 1
+    for scores in (near, far):
+        plain, held = (rank.by_session(scores, sessions, 0.3, lead=given) for given in (None, lead))
+        assert held.max() == plain.max()

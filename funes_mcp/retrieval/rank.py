@@ -31,8 +31,9 @@ class Weights:
         dated: The most that a passage can gain by being of a day that the question names.
         tools: What the score of a tool's arguments or output is multiplied by: what people and agents said of a
             thing answers more questions than the many outputs that mention it.
-        summaries: The same for a machine's summary of earlier turns: it says again, in a model's words, what stands
-            in the passages that it sums up, and these are what is to be quoted.
+        summaries: What the score of a machine's summary of earlier turns is multiplied by when it is decided which
+            hit stands for its session. A summary says again, in a model's words, what stands in other passages, and
+            these are to be read first; that the session is told of counts as much as before.
     """
 
     vectors: float = 0.8
@@ -42,7 +43,7 @@ class Weights:
     recency: float = 0.02
     dated: float = 0.3
     tools: float = 0.55
-    summaries: float = 0.9
+    summaries: float = 0.8
 
 
 def unit_range(scores: Scores) -> Scores:
@@ -73,18 +74,27 @@ def by_greatest(scores: Scores) -> Scores:
     return np.clip(scores / top, 0.0, None).astype(np.float32) if top > 0 else np.zeros_like(scores)
 
 
-def by_type(block_type: NDArray[uint8], weights: Weights) -> Scores:
-    """What scores are multiplied by for their kind; float32 (n,).
+def by_type(block_type: NDArray[uint8], tools: float) -> Scores:
+    """What scores are multiplied by for their kind: `tools` for tool calls and results, else 1; float32 (n,).
 
     Args:
-        block_type: (n,) positions in `BLOCK_TYPES`; one past the last for a kind that is not known.
-        weights: `tools` for tool calls and results, `summaries` for summaries; 1 for everything else.
+        block_type: (n,) positions in `BLOCK_TYPES`.
     """
     import numpy as np
 
-    by_kind = {"tool_use": weights.tools, "tool_result": weights.tools, "summary": weights.summaries}
-    factors = np.array([*(by_kind.get(kind, 1.0) for kind in BLOCK_TYPES), 1.0], np.float32)
-    return factors[np.minimum(block_type, len(BLOCK_TYPES))]
+    is_tool = np.isin(block_type, [BLOCK_TYPES.index("tool_use"), BLOCK_TYPES.index("tool_result")])
+    return np.where(is_tool, tools, 1.0).astype(np.float32)
+
+
+def as_lead(block_type: NDArray[uint8], summaries: float) -> Scores:
+    """What scores are multiplied by when the hit is chosen that stands for a session; float32 (n,).
+
+    Args:
+        block_type: (n,) positions in `BLOCK_TYPES`.
+    """
+    import numpy as np
+
+    return np.where(block_type == BLOCK_TYPES.index("summary"), summaries, 1.0).astype(np.float32)
 
 
 def boosted(scores: Scores, by: Scores, share: float) -> Scores:
@@ -107,6 +117,7 @@ def by_session(
     decay: float,
     coverage: float = 0.0,
     covered: Callable[[list[int]], float] | None = None,
+    lead: Scores | None = None,
 ) -> Scores:
     """Scores that order sessions by all their hits, and hits within a session by themselves.
 
@@ -119,6 +130,7 @@ def by_session(
         decay: In [0, 1).
         coverage: What `covered` weighs.
         covered: Told the positions of a session's hits, best first, says in [0, 1] how well they answer together.
+        lead: float32 (n,), in [0, 1]: what scores are multiplied by when it is decided which hit is the best.
 
     Returns:
         float32 (n,), in [0, 1]: everything is scaled by the inverse of the greatest possible sum.
@@ -131,7 +143,8 @@ def by_session(
     out = np.array(scores, dtype=np.float32)
     for places in hits.values():
         worth = sum(float(scores[place]) * decay**rank for rank, place in enumerate(places))
-        out[places[0]] = worth + (coverage * covered(places) if covered is not None else 0.0)
+        first = places[0] if lead is None else max(places, key=lambda place: float(scores[place] * lead[place]))
+        out[first] = worth + (coverage * covered(places) if covered is not None else 0.0)
     most = 1.0 / (1.0 - decay) + (coverage if covered is not None else 0.0)
     return (out / most).astype(np.float32)
 

@@ -116,7 +116,8 @@ def search(
     scores = scores * prior
     meta = reader.meta(keys)
     covered = None if interaction is None or reranker is None else _coverage(interaction, prior)
-    scores = rank.by_session(scores, meta.session, weights.decay, weights.coverage, covered)
+    lead = rank.as_lead(meta.block_type, weights.summaries)
+    scores = rank.by_session(scores, meta.session, weights.decay, weights.coverage, covered, lead)
     fresh = rank.recency(meta.ts, question.now, question.half_life, UNDATED)
     scores = rank.boosted(scores, fresh, weights.recency)
     best = _fold(passages, rank.ordered(scores, meta.ts, keys), question.k)
@@ -171,7 +172,7 @@ def _candidates(
         share = weights.vectors / (1.0 + weights.vectors)
         scores = rank.blend(lexical, rank.unit_range(cosine), share)
     meta = reader.meta(keys)
-    prior = rank.by_type(meta.block_type, weights)
+    prior = rank.by_type(meta.block_type, weights.tools)
     if stretches:
         prior = rank.boosted(prior, period.closeness(meta.ts, stretches), weights.dated)
     top = rank.ordered(scores * prior, meta.ts, keys)[:depth]
