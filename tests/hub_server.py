@@ -135,7 +135,7 @@ class Fault:
 
     Attributes:
         how: A status, or "cut" (the connection ends), or "stall" (no answer until the Hub is closed).
-        after: For "cut": how many bytes pass first, of an upload's or commit's body, or of an answer's.
+        after: How many bytes pass first, of an upload's or commit's body, or of an answer's.
     """
 
     stage: str
@@ -197,6 +197,7 @@ class LoopbackHub:
         self.asked: list[Asked] = []
         self.before_commit: Callable[[str], None] | None = None
         self._hooked = False
+        self._stalled: dict[str, threading.Event] = {}
         self._faults: list[Fault] = []
         self._lock = threading.RLock()
         self._closed = threading.Event()
@@ -278,7 +279,9 @@ class LoopbackHub:
         with self._lock:
             if repo not in self.repos:
                 self.repos[repo] = Repo(repo, private)
-                self.repos[repo].put({".gitattributes": Blob(_ATTRIBUTES, False)}, "initial commit")
+                first = self.repos[repo].put({".gitattributes": Blob(_ATTRIBUTES, False)}, "initial commit")
+                if not files:
+                    return first
             at = self.repos[repo]
             at.branches.setdefault(branch, at.branches["main"])
             tree = {path: blob for path, blob in at.head(branch).tree.items() if path not in delete}
@@ -314,8 +317,8 @@ class LoopbackHub:
         Args:
             stage: "whoami", "create", "info", "tree", "paths", "resolve" (with HEAD or GET), "content" (of a large
                 file), "yaml", "preupload", "batch", "upload", "verify", "commit" (before it lands), "landed" (after).
-            how: A status, "cut" or "stall".
-            after: Bytes that pass before a cut.
+            how: A status, "cut" or "stall": no answer while the Hub runs, see `stalled`.
+            after: Bytes that pass before a cut; of an upload also before a stall.
             path: Only for requests whose path holds this.
             method: Only for this method.
             headers: Of the answer, with a status.
@@ -372,13 +375,22 @@ class LoopbackHub:
                 hook(repo)
             finally:
                 self._hooked = False
+        self._stalled: dict[str, threading.Event] = {}
 
     def locked(self) -> threading.RLock:
         return self._lock  # type: ignore[return-value]
 
-    def wait(self) -> None:
+    def stalled(self, stage: str, patience: float = 300.0) -> bool:
+        """Wait until a request stalls at a stage; whether one did."""
+        with self._lock:
+            event = self._stalled.setdefault(stage, threading.Event())
+        return event.wait(patience)
+
+    def wait(self, stage: str) -> None:
         """Until the Hub is closed."""
-        self._closed.wait(60)
+        with self._lock:
+            self._stalled.setdefault(stage, threading.Event()).set()
+        self._closed.wait(600)
 
 
 def _large(path: str, size: int) -> bool:
@@ -444,7 +456,7 @@ class _Exchange:
         try:
             self._receive(fault)
             if fault is not None and fault.how == "stall":
-                self.hub.wait()
+                self.hub.wait(self.stage)
                 raise _Cut
             if fault is not None and fault.how == "cut" and not (self._is_download() and fault.after):
                 raise _Cut
@@ -453,7 +465,7 @@ class _Exchange:
             answer = self._answered()
             if self.stage == "commit" and (late := self.hub.fault("landed", "POST", self.path)) is not None:
                 if late.how == "stall":
-                    self.hub.wait()
+                    self.hub.wait("landed")
                 if not isinstance(late.how, int):
                     raise _Cut
                 answer = _Answer(late.how, late.body, late.headers)
@@ -475,6 +487,9 @@ class _Exchange:
         if fault is not None and fault.how == "cut" and not self._is_download():
             self.body = self.handler.rfile.read(min(size, fault.after))
             raise _Cut
+        if fault is not None and fault.how == "stall" and fault.after:
+            self.body = self.handler.rfile.read(min(size, fault.after))
+            return
         self.body = self.handler.rfile.read(size)
         if len(self.body) < size:
             raise _Cut  # the client is gone
