@@ -185,14 +185,19 @@ class DeepModels:
             return None, f"this memory's vectors have {dims}: words alone decide{again}"
         if revision and stored.spec.revision != revision:
             return None, f"this memory's vectors are of another revision of {owner}: words alone decide{again}"
+        embedder, trouble = self._embedder(stored)
+        return (None, f"{trouble} Words alone decide") if trouble else (embedder, "")
+
+    def _embedder(self, stored: Stored) -> tuple[Embedder, str]:
+        """A stored embedder, with a sentence when it cannot be used (yet)."""
+        name = stored.spec.name
         with self._lock:
-            held = self._embedders.get(stamp.model)
+            held = self._embedders.get(name)
             if held is None or held[0] != stored:
                 from funes_mcp.inference.fastembed_models import FastEmbedEmbedder
 
-                held = self._embedders[stamp.model] = (stored, FastEmbedEmbedder(self.store, stored))
-        trouble = self._load(stored, held[1].load)
-        return (None, f"{trouble} Words alone decide") if trouble else (held[1], "")
+                held = self._embedders[name] = (stored, FastEmbedEmbedder(self.store, stored))
+        return held[1], self._load(stored, held[1].load)
 
     def reranker_for(self, wanted: str) -> tuple[Reranker | None, str]:
         """The reranker that `--rerank` means: `auto` (the usual cross-encoder where it is here), `off`, `maxsim`, or
@@ -435,6 +440,9 @@ class DeepModels:
             stored = self._embedder_here(full)
             self.store.check(stored)
             plan = Plan(Embedding(full, stored.spec.dim), stored.spec.revision)
+            trouble = self._embedder(stored)[1]
+            if trouble:
+                raise FunesError(f"{trouble} The memory stays as it is.")
         self.choose(full)
         side = SideVectors(self._memory)
         if stamp == plan.embedding and self._revision() in ("", plan.revision):

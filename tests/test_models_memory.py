@@ -286,6 +286,17 @@ def test_a_broken_model_leaves_the_words_until_it_is_brought_again(home: Path) -
     assert notes(two) == ""
 
 
+def test_a_model_that_cannot_be_used_does_not_set_the_memory_on_its_way(home: Path) -> None:
+    one = service(home)
+    one.index(IndexRequest())
+    spec, files = tiny_embedder(16)
+    one.models.store.pull(replace(spec, dim=24), written(files, home / "other"))
+    with pytest.raises(FunesError, match=r"gives vectors of 16 numbers, not of 24 .* The memory stays as it is"):
+        one.models.use(EMBEDDER)
+    assert one.models.moving() is None
+    assert not one.models.work_waits()
+
+
 def test_what_is_forgotten_on_the_way_leaves_no_vector(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = service(home)
     talk(home, "two", ["the deploy code was an error", "rollback"])

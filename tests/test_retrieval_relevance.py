@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from memory_support import put, transcript
 
@@ -97,6 +100,31 @@ def test_the_floor_can_be_moved(reader: MemoryReader) -> None:
     assert 0 < len(strict.hits) < len(loose.hits)
     assert all(hit.relevance >= 0.5 for hit in strict.hits)
     assert ask(reader, "E0277", least=1.0).refused == pytest.approx(relevance.NAMED, abs=0.1)
+
+
+class Backwards:
+    """Stands for a cross-encoder: it orders passages by something else than shared words."""
+
+    name = "backwards"
+
+    def scores(self, _query: str, passages: Sequence[str]) -> Any:
+        return np.linspace(0, 1, len(passages), dtype=np.float32)
+
+
+@pytest.mark.parametrize("text", ["why does the parser read as a stream", "E0277", "xyzzy qwfp"])
+def test_relevance_does_not_depend_on_who_orders_the_hits(reader: MemoryReader, text: str) -> None:
+    orders, values, verdicts = [], [], []
+    for reranker in (RERANKER, Backwards(), None):
+        question = Question(text, Filter(), k=8, candidates=50, neighbors=0, half_life=30, now=NOW, least=0.0)
+        hits = search(reader, EMBEDDER, reranker, question, late=RERANKER).hits
+        orders.append([hit.chunk.turn_uuid for hit in hits])
+        values.append({hit.chunk.turn_uuid: hit.relevance for hit in hits if hit.chunk.session_id == "s-one"})
+        usual = replace(question, least=None)
+        verdicts.append(search(reader, EMBEDDER, reranker, usual, late=RERANKER).refused is None)
+    assert orders[0] != orders[1]
+    assert values[0] == values[1] == values[2]
+    assert len(values[0]) == len(SAID)
+    assert len(set(verdicts)) == 1
 
 
 def test_near_copies_in_a_session_are_one_hit(reader: MemoryReader) -> None:
