@@ -443,6 +443,28 @@ class PushTalk(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A dataset on the Hub as it stands before an agent is bound to it.
+
+    Attributes:
+        state: `there`; `missing`, or not to be seen with this token; `unreachable`, and `trouble` says why.
+        private: Whether it is. `writable` says whether the token may commit to it, as far as is known.
+        passages: That its memory holds; None when there is no memory in it.
+        shared: Whether something of this machine is there.
+        agreed: Whether a person said before that this machine's sessions go there, as public as it is.
+    """
+
+    label: str
+    state: Literal["there", "missing", "unreachable"]
+    trouble: str = ""
+    private: bool = True
+    writable: bool = True
+    passages: int | None = None
+    shared: bool = False
+    agreed: bool = False
+
+
 @dataclass(slots=True)
 class PushReport:
     """What a push did, or with `dry` would do.
@@ -553,6 +575,14 @@ class Service(Protocol):
 
     def push(self, request: PushRequest, talk: PushTalk | None = None) -> PushReport:
         """Publish what a memory on the Hub lacks. Raises `FunesError`; `PushRefusedError` where nobody agreed."""
+        ...
+
+    def look_at(self, memory: str, talk: PushTalk | None = None) -> Target:
+        """Say how a dataset stands to which an agent is to be bound. Raises `FunesError` where it is no memory."""
+        ...
+
+    def agree(self, memory: str, *, public: bool) -> None:
+        """Remember that a person said that this machine's sessions go there. Raises `BadRequestError`."""
         ...
 
     def plan_forgetting(self, request: ForgetRequest) -> ForgetPlan:

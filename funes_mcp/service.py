@@ -53,6 +53,7 @@ from funes_mcp.models import (
     Service,
     SourceCounts,
     StatusReport,
+    Target,
     TurnView,
 )
 from funes_mcp.reading import How, Work, read_apart
@@ -472,6 +473,7 @@ class IndexService:
     def scrub(self, *, dry: bool = False, told: Callable[[int, int], None] | None = None) -> ScrubReport:
         """Take credentials out of what is stored."""
         from funes_mcp.memory.writer import MemoryWriter
+        from funes_mcp.publishing.stage import sweep
         from funes_mcp.redaction import ScannerError
         from funes_mcp.scrubbing import scrub
 
@@ -486,6 +488,8 @@ class IndexService:
             started = time.monotonic()
             with MemoryWriter.open(self._home.memory, embedding) as writer:
                 report = scrub(writer, self._redactor, embed, dry=dry, told=told)
+            if not dry:
+                sweep(self._home.root / "remotes")  # what a killed push left of the old rows
             report.seconds = time.monotonic() - started
             return report
 
@@ -499,6 +503,23 @@ class IndexService:
         from funes_mcp.publishing.push import Silent
 
         return publisher(self._home, request.memory, self._redactor, self.models).push(request, talk or Silent())
+
+    def look_at(self, memory: str, talk: PushTalk | None = None) -> Target:
+        """Say how a dataset stands to which an agent is to be bound."""
+        from funes_mcp.publishing.open import publisher
+        from funes_mcp.publishing.push import Silent
+
+        return publisher(self._home, memory, self._redactor, self.models).look_at(talk or Silent())
+
+    def agree(self, memory: str, *, public: bool) -> None:
+        """Remember that a person said that this machine's sessions go there."""
+        from funes_mcp.publishing import receipts
+        from funes_mcp.publishing.open import folder_of, target
+
+        name = target(memory)
+        folder = folder_of(self._home, name)
+        known = receipts.load(folder) or receipts.Receipt(name.label)
+        receipts.save(folder, replace(known, agreed=True, public=public))
 
     def plan_forgetting(self, request: ForgetRequest) -> ForgetPlan:
         """Say what a request comes to."""
@@ -515,6 +536,7 @@ class IndexService:
     def forget(self, plan: ForgetPlan, told: Callable[[int, int], None] | None = None) -> int:
         """Remove sessions for good, also from the files of the memory."""
         from funes_mcp.memory.writer import MemoryWriter
+        from funes_mcp.publishing.stage import sweep
 
         embedding = self._embedding()
 
@@ -522,6 +544,7 @@ class IndexService:
             with MemoryWriter.open(self._home.memory, embedding) as writer:
                 removed = writer.forget(plan.sessions, plan.why)
                 writer.erase(told)
+            sweep(self._home.root / "remotes")  # what a killed push left of them
             return removed
 
         return self._alone(work)

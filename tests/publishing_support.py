@@ -65,6 +65,9 @@ class FakeRepo:
             raise HubRepoMissingError("There is no ann/memory.")
         return RepoHead(self.data.id(len(self.data.commits)), self.data.private)
 
+    def may_write(self) -> bool:
+        return True
+
     def read(self, commit: str, path: str, most: int) -> bytes | None:
         return self.data.files.get(path)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -11,14 +12,29 @@ from wiring_support import Desk
 
 from funes_mcp.cli import terminal
 from funes_mcp.cli.app import run
-from funes_mcp.models import IndexReport, IndexRequest, Progress
+from funes_mcp.models import IndexReport, IndexRequest, Progress, PushReport, PushRequest, PushTalk, Target
+from funes_mcp.wiring.flow import find_wiring
 
 
 class Indexer:
-    """A service that can only be asked to index."""
+    """A service that can only be asked to index, and to publish to one dataset."""
 
-    def __init__(self) -> None:
+    def __init__(self, target: Target | None = None) -> None:
         self.requests: list[IndexRequest] = []
+        self.target = target or Target("acme/memory", "there", passages=7, shared=True)
+        self.done: list[str] = []
+
+    def look_at(self, memory: str, talk: PushTalk | None = None) -> Target:
+        assert memory == self.target.label
+        return self.target
+
+    def agree(self, memory: str, *, public: bool) -> None:
+        self.done.append(f"agreed to {'public' if public else 'private'}")
+
+    def push(self, request: PushRequest, talk: PushTalk | None = None) -> PushReport:
+        assert request.yes
+        self.done.append("pushed")
+        return PushReport(request.memory, sent=3, sessions=1)
 
     def index(self, request: IndexRequest, progress: Progress | None = None) -> IndexReport:
         self.requests.append(request)
@@ -117,6 +133,87 @@ def test_a_memory_and_a_home_are_bound(desk: Desk, monkeypatch: pytest.MonkeyPat
     assert "acme/memory" in line
     config = (desk.home / ".codex/config.toml").read_text()
     assert 'args = ["mcp", "acme/memory"]' in config or '"mcp", "acme/memory"]' in config
+
+
+def bound(desk: Desk) -> tuple[str, str]:
+    """The memory that Codex reads and the one that its hooks publish to."""
+    state = desk.wirer.state(find_wiring("codex"))
+    return state.memory, state.publishes
+
+
+THERE = Target("acme/memory", "there", passages=7)
+
+
+@pytest.mark.parametrize(
+    ("target", "question"),
+    [
+        (Target("acme/memory", "missing"), "Create the private dataset acme/memory"),
+        (THERE, "7 passages, none of them from this machine"),
+        (replace(THERE, passages=None), "holds no memory"),
+        (replace(THERE, private=False, shared=True), "holds sessions of this machine already"),
+        (Target("acme/memory", "unreachable", "No network."), "cannot be reached now"),
+    ],
+)
+def test_publishing_is_asked_about_and_without_a_yes_the_memory_is_only_read(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], target: Target, question: str
+) -> None:
+    service = Indexer(target)
+    assert call(service, "add", "codex", "acme/memory") == 0  # nobody to ask
+    assert bound(desk) == ("acme/memory", "")
+    assert "are not published there" in capsys.readouterr().err
+    answers = {"publish": False}
+    asked: list[str] = []
+
+    def confirm(text: str, **_: object) -> bool:
+        asked.append(text)
+        return answers["publish"] or "publish" not in text.lower()
+
+    monkeypatch.setattr(terminal, "is_terminal", lambda stream: True)
+    monkeypatch.setattr(click, "confirm", confirm)
+    assert call(service, "add", "codex", "acme/memory", "--no-index") == 0
+    assert question in asked[0]
+    assert bound(desk) == ("acme/memory", "")
+    assert service.done == []
+    answers["publish"] = True
+    assert call(service, "add", "codex", "acme/memory", "--models", "no") == 0
+    assert bound(desk) == ("acme/memory", "acme/memory")
+    assert service.done == [f"agreed to {'private' if target.private else 'public'}", "pushed"]
+    assert ("is public" in capsys.readouterr().err) is not target.private
+
+
+def test_yes_indexes_and_publishes_in_one_go(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    service = Indexer(Target("acme/memory", "missing"))
+    assert call(service, "add", "codex", "acme/memory", "--yes") == 0
+    assert len(service.requests) == 1
+    assert service.done == ["agreed to private", "pushed"]
+    assert "3 passages of 1 session published" in capsys.readouterr().out
+
+
+def test_what_holds_sessions_of_this_machine_is_not_asked_about(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(click, "confirm", lambda *_, **__: pytest.fail("asked"))
+    assert call(Indexer(replace(THERE, shared=True)), "add", "codex", "acme/memory", "--no-index") == 0
+    assert bound(desk) == ("acme/memory", "acme/memory")
+
+
+def test_a_memory_that_may_not_be_written_to_is_only_read(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    service = Indexer(replace(THERE, writable=False))
+    assert call(service, "add", "codex", "acme/memory", "--yes") == 0
+    assert bound(desk) == ("acme/memory", "")
+    assert "may not write" in capsys.readouterr().err
+    assert service.done == []
+
+
+def test_local_unbinds(desk: Desk) -> None:
+    assert call(Indexer(), "add", "codex", "acme/memory", "--no-index") == 0
+    assert call(Indexer(), "add", "codex", "local", "--no-index") == 0
+    assert bound(desk) == ("", "")
+
+
+def test_a_folder_is_read_and_what_is_no_memory_is_refused(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(Indexer(), "add", "codex", str(desk.home / "memory"), "--no-index") == 0
+    assert bound(desk) == (str(desk.home / "memory"), "")
+    assert call(Indexer(), "add", "codex", "memory", "--no-index") == 2
+    assert "names no memory" in capsys.readouterr().err
 
 
 def test_an_unknown_agent(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from funes_mcp.cli import deeper, progress, terminal
+from funes_mcp.cli import binding, deeper, progress, terminal
 from funes_mcp.home import FunesHome
 from funes_mcp.models import IndexRequest, Service
 from funes_mcp.wiring.flow import Wirer, find_wiring
@@ -24,6 +24,7 @@ Examples:
   funes add claude
   funes add codex --yes --trust-hooks
   funes add pi --no-index
+  funes add claude ann/memory
 """,
 )
 @click.argument("agent", metavar="claude|codex|pi|hermes")
@@ -44,19 +45,23 @@ def command(
 ) -> int:
     """Give an agent its memory: the tools `recall` and `get`, hooks that index each turn, the first index.
 
-    MEMORY is the local one unless named. Doing it again changes nothing; `funes remove` takes it all back.
+    MEMORY is the local one unless named. With a dataset on the Hub (`owner/name`) the agent reads that one, and this
+    machine's sessions are published there when a session begins or ends, if you say so. Doing it again changes
+    nothing; `funes remove` takes it all back.
     """
     home = FunesHome.from_environ(os.environ)
     wiring = find_wiring(agent)
     wirer = Wirer(home, os.environ, _user_home())
     presence = wirer.presence(wiring)
+    asked = presence.program or presence.used  # there is nothing to ask about an agent that is not here
+    bound = binding.bind(memory, wiring.title, open_service, yes) if asked else binding.Binding()
     program = Program(
         find_program(os.environ),
         home=str(home.root) if os.environ.get("FUNES_HOME", "").strip() else "",
-        memory="" if memory == "local" else memory,
+        memory=bound.memory,
         forwarded=forwarded(os.environ),
+        publishes=bound.publishes,
     )
-    asked = presence.program or presence.used  # there is nothing to ask about an agent that is not here
     given = {c.key for c in wirer.consents(wiring) if asked and _agrees(c, yes, trust_hooks)}
     outcome = wirer.add(wiring, program, given, presence)
     if outcome.written:
@@ -64,15 +69,16 @@ def command(
         terminal.out("".join(f"  {path}\n" for path in outcome.written))
     else:
         terminal.out(f"{wiring.title} had funes already; nothing was changed.\n")
-    terminal.notes(outcome.notes)
+    terminal.notes([*outcome.notes, *bound.notes])
     if is_ephemeral(program.argv):
         terminal.notes(
             [f"{program.argv[0]} is in a cache that may be cleared; `uv tool install funes-mcp` is lasting."]
         )
+    then = f", then `funes push {bound.memory}`" if bound.publishes else ""
     if no_index:
         return 0
     if not yes and not _ask("Index the sessions that are on this machine now?", True):
-        terminal.notes(["Nothing was indexed yet: run `funes index`."])
+        terminal.notes([f"Nothing was indexed yet: run `funes index`{then}."])
         return 0
     from funes_mcp.cli.index import summary
 
@@ -82,8 +88,9 @@ def command(
     terminal.out(summary(report))
     if report.interrupted:
         return 130
+    code = binding.first_push(service, bound) if bound.publishes else 0
     deeper.follow(service, models, yes)
-    return 0
+    return code
 
 
 def _agrees(consent: Consent, yes: bool, trust_hooks: bool) -> bool:

@@ -10,21 +10,21 @@ import random
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from funes_mcp.errors import FunesError, PushBusyError, PushRefusedError
+from funes_mcp.errors import FunesError, NoMemoryError, PushBusyError, PushRefusedError
 from funes_mcp.hub.errors import HubConflictError, HubError, HubRepoMissingError, HubUnreachableError
 from funes_mcp.memory.catalog import FILE, Catalog
 from funes_mcp.memory.label import HubName
 from funes_mcp.memory.lock import WriterLock
 from funes_mcp.memory.model import Embedding
 from funes_mcp.memory.table import NAME, ChunkTable, Transfer
-from funes_mcp.models import PushReport, PushRequest, PushTalk
+from funes_mcp.models import PushReport, PushRequest, PushTalk, Target
 from funes_mcp.publishing import card, plan, receipts, stage
 from funes_mcp.render import harmless
 
@@ -57,6 +57,8 @@ class Repo(Protocol):
     """What is asked of the dataset: see `hub.datasets.DatasetRepo`."""
 
     def head(self, patience: float = 10.0) -> RepoHead: ...
+
+    def may_write(self) -> bool: ...
 
     def read(self, commit: str, path: str, most: int) -> bytes | None: ...
 
@@ -211,6 +213,52 @@ class Publisher:
             HubError: The Hub did not take it. The published memory is whole.
         """
         started = time.monotonic()
+        with self._alone():
+            try:
+                report = self._push(request, talk)
+            except FunesError as error:
+                self._failed(error)
+                raise
+        report.seconds = time.monotonic() - started
+        return report
+
+    def look_at(self, talk: PushTalk) -> Target:
+        """How the dataset stands, before an agent is bound to it.
+
+        Raises:
+            HubDeniedError: The token may not even read it.
+            FunesError: It is no memory.
+        """
+        label, receipt = self._name.label, self._receipt()
+        try:
+            head = self._repo.head()
+            agreed = receipt.agreed and (head.private or receipt.public)
+            target = Target(label, "there", private=head.private, writable=self._repo.may_write(), agreed=agreed)
+            with self._mirror.alone():
+                found = self._mirror.fetch(lambda step: _fetching(talk, step))
+                if found.table is None:
+                    return target
+                table = ChunkTable.open(found.table)
+                shared = self._shares(table)
+            return replace(target, passages=table.rows, shared=shared)
+        except HubRepoMissingError:
+            return Target(label, "missing")
+        except HubUnreachableError as error:
+            return Target(label, "unreachable", error.message)
+
+    def _shares(self, theirs: ChunkTable) -> bool:
+        import numpy as np
+
+        with self._alone():
+            try:
+                ours = stage.snapshot(self._memory, self._stage / "ours")
+            except NoMemoryError:
+                return False
+            return bool(np.isin(ours.keys(), theirs.keys()).any())
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """With the stage empty before and gone afterwards. Raises `PushBusyError`."""
         lock = WriterLock(self._folder / stage.LOCK)
         if not lock.acquire():
             raise PushBusyError(
@@ -218,15 +266,10 @@ class Publisher:
             )
         try:
             shutil.rmtree(self._stage, ignore_errors=True)
-            report = self._push(request, talk)
-        except FunesError as error:
-            self._failed(error)
-            raise
+            yield
         finally:
             shutil.rmtree(self._stage, ignore_errors=True)
             lock.release()
-        report.seconds = time.monotonic() - started
-        return report
 
     def _failed(self, error: FunesError) -> None:
         with suppress(OSError):
