@@ -1,0 +1,267 @@
+"""Publishing as it is typed, and as hooks do it: processes and a Hub on the loopback, through `huggingface_hub`."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import string
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hub_server import READER, LoopbackHub
+from memory_support import Transcript, transcript
+from publishing_support import Dataset, Machine
+
+from funes_mcp.cli.app import run
+from funes_mcp.home import FunesHome
+from funes_mcp.memory.table import ChunkTable
+from funes_mcp.worker import hook_health
+
+MEMORY = "team/memory"
+
+
+def token(seed: int) -> str:
+    rng = random.Random(seed)
+    return "ghp_" + "".join(rng.choice(string.ascii_letters + string.digits) for _ in range(36))
+
+
+def session(name: str, *texts: str) -> Transcript:
+    made = transcript(name)
+    for number, text in enumerate(texts):
+        made.say(f"{name}-{number}", text)
+    return made
+
+
+@pytest.fixture(scope="module")
+def hub() -> Iterator[LoopbackHub]:
+    with LoopbackHub(page=1000) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def empty(hub: LoopbackHub) -> None:
+    hub.calm()
+    hub.repos.clear()
+    hub.asked.clear()
+    hub.before_commit = None
+
+
+class Host:
+    """A machine: a home of its own, a memory, and the program."""
+
+    def __init__(self, hub: LoopbackHub, home: Path, with_rules: Callable[[Path], None]) -> None:
+        self.hub = hub
+        self.home = home
+        self.root = home / "funes"
+        with_rules(self.root)
+        self.environ = {**hub.environ(home), "PATH": os.environ["PATH"], "PYTHONUTF8": "1"}
+
+    def store(self, *files: Transcript) -> None:
+        Machine(self.root, Dataset()).store(*files)
+
+    def start(self, *words: str, **environ: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "funes_mcp", *words],
+            env={**self.environ, **environ},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def funes(self, *words: str, code: int = 0, **environ: str) -> str:
+        process = self.start(*words, **environ)
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == code, out + err
+        return out + err
+
+    def typed(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str
+    ) -> tuple[int, str]:
+        """The same in this process, off a terminal."""
+        self.hub.settle(monkeypatch, self.home, self.environ.get("HF_TOKEN"))
+        code = run(list(words))
+        printed = capsys.readouterr()
+        return code, printed.out + printed.err
+
+
+@pytest.fixture
+def ann(hub: LoopbackHub, tmp_path: Path, with_rules: Callable[[Path], None]) -> Host:
+    return Host(hub, tmp_path / "ann", with_rules)
+
+
+@pytest.fixture
+def bob(hub: LoopbackHub, tmp_path: Path, with_rules: Callable[[Path], None]) -> Host:
+    return Host(hub, tmp_path / "bob", with_rules)
+
+
+def published(hub: LoopbackHub, folder: Path) -> list[str]:
+    """The texts of all rows, in order; an id that is there twice fails."""
+    for path, content in hub.repos[MEMORY].files.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+    rows = [row for part in ChunkTable.open(folder).stream() for row in part]
+    assert len({row.id for row in rows}) == len(rows)
+    return sorted(row.text for row in rows)
+
+
+def test_two_hosts_and_a_credential_that_stays(
+    ann: Host,
+    bob: Host,
+    hub: LoopbackHub,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    secret = token(1)
+    ann.store(session("one", "the parser was dropped", f"the key is {secret}"))
+    bob.store(session("two", "the tide tables were an hour off"))
+    code, said = ann.typed(monkeypatch, capsys, "push", MEMORY)
+    assert code == 2
+    assert "funes push team/memory --yes" in said
+    assert MEMORY not in hub.repos
+    said = ann.funes("push", MEMORY, "--yes")
+    assert "1 passage of 1 session published" in said
+    assert "Held back: 1 passage of 1 session" in said
+    assert "github" in said
+    assert "funes scrub" in said
+    assert hub.repos[MEMORY].private
+    code, said = bob.typed(monkeypatch, capsys, "push", MEMORY)
+    assert code == 2
+    assert "none of them from this machine" in said
+    assert bob.typed(monkeypatch, capsys, "push", MEMORY, "--yes")[0] == 0
+    assert "the parser was dropped" in bob.typed(monkeypatch, capsys, "recall", "parser dropped", "--memory", MEMORY)[1]
+    code, said = ann.typed(monkeypatch, capsys, "push", MEMORY)
+    assert code == 2
+    assert "nothing published" in said
+    said = ann.typed(monkeypatch, capsys, "status")[1]
+    assert "1 passage held back (" in said
+    assert published(hub, tmp_path / "t") == ["the parser was dropped", "the tide tables were an hour off"]
+    assert not hub.saw(secret.encode())
+
+
+def test_a_killed_first_push_does_not_ask_twice(
+    ann: Host, hub: LoopbackHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ann.store(session("one", "first words"))
+    hub.fail("commit", 403)
+    code, said = ann.typed(monkeypatch, capsys, "push", MEMORY, "--yes")
+    assert code == 1
+    assert "does not let this token" in said
+    assert MEMORY in hub.repos
+    code, said = ann.typed(monkeypatch, capsys, "push", MEMORY)
+    assert (code, published(hub, tmp_path / "t")) == (0, ["first words"])
+
+
+def test_without_the_right_to_write_nothing_leaves(
+    ann: Host, bob: Host, hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ann.store(session("one", "first words"))
+    assert ann.typed(monkeypatch, capsys, "push", MEMORY, "--yes")[0] == 0
+    bob.store(session("two", "words of bob"))
+    bob.environ["HF_TOKEN"] = READER
+    head = hub.repos[MEMORY].head()
+    code, said = bob.typed(monkeypatch, capsys, "push", MEMORY, "--yes")
+    assert code == 1
+    assert "does not let this token" in said
+    assert hub.repos[MEMORY].head() is head
+
+
+def test_a_public_memory_is_warned_of(
+    ann: Host, hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ann.store(session("one", "first words"))
+    hub.add(MEMORY, {"README.md": b"# Written by hand\n"})
+    code, said = ann.typed(monkeypatch, capsys, "push", MEMORY)
+    assert code == 2
+    assert "is public: everybody can read" in said
+    assert ann.typed(monkeypatch, capsys, "push", MEMORY, "--yes")[0] == 0
+    assert hub.repos[MEMORY].files["README.md"] == b"# Written by hand\n"
+
+
+# -- hooks ---------------------------------------------------------------------------------------------
+
+
+def transcript_of(host: Host, *sayings: str) -> Path:
+    folder = host.home / ".claude" / "projects" / "-home-ann-proj"
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [
+        {
+            "type": "user" if at % 2 == 0 else "assistant",
+            "uuid": f"00000000-0000-0000-0000-{at:012d}",
+            "parentUuid": None,
+            "sessionId": "one",
+            "cwd": "/home/ann/proj",
+            "timestamp": f"2026-05-01T10:00:{at:02d}.000Z",
+            "message": {"role": "user" if at % 2 == 0 else "assistant", "content": saying},
+        }
+        for at, saying in enumerate(sayings)
+    ]
+    path = folder / "one.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def hook(host: Host, event: str, path: Path) -> None:
+    """Have an agent's hook called, and wait until its worker is done."""
+    words = [sys.executable, "-m", "funes_mcp", "hook", "claude", event, "--memory", MEMORY]
+    payload = json.dumps({"transcript_path": str(path), "hook_event_name": event})
+    subprocess.run(words, env=host.environ, input=payload, text=True, check=True, timeout=30)
+
+
+def health(host: Host, name: str) -> tuple[str, str] | None:
+    return next(((ok, bad) for known, ok, bad in hook_health(FunesHome(host.root)) if known == name), None)
+
+
+def until(done: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_session_that_ends_is_published_and_a_turn_is_not(
+    ann: Host, hub: LoopbackHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = transcript_of(ann, "why was the parser dropped")
+    publishing = f"claude SessionEnd, publishing to {MEMORY}"
+    hook(ann, "SessionEnd", path)  # nobody ever agreed
+    until(lambda: health(ann, publishing))
+    found = health(ann, publishing)
+    assert found is not None
+    assert found[0] == ""
+    assert "funes push team/memory" in found[1]
+    assert MEMORY not in hub.repos
+    assert "funes push team/memory" in ann.typed(monkeypatch, capsys, "status")[1]
+    assert ann.typed(monkeypatch, capsys, "push", MEMORY, "--yes")[0] == 0
+    asked = len(hub.asked)
+
+    path = transcript_of(ann, "why was the parser dropped", "it split quoted newlines")
+    hook(ann, "Stop", path)
+    until(lambda: "1 session wait" in ann.typed(monkeypatch, capsys, "status")[1])
+    until(lambda: not worker_runs(ann))
+    assert len(hub.asked) == asked  # a turn asks nobody
+    hook(ann, "SessionEnd", path)
+    until(lambda: len(hub.repos[MEMORY].commits) == 3)
+    until(lambda: (health(ann, publishing) or ("", ""))[0])
+    assert published(hub, tmp_path / "t") == ["it split quoted newlines", "why was the parser dropped"]
+    said = ann.typed(monkeypatch, capsys, "status")[1]
+    assert "has every session of this machine" in said
+
+    asked = len(hub.asked)
+    hook(ann, "SessionStart", path)
+    until(lambda: health(ann, f"claude SessionStart, publishing to {MEMORY}"))
+    assert len(hub.asked) == asked  # nothing waits, so nobody is asked
+
+
+def worker_runs(host: Host) -> bool:
+    from funes_mcp.hooks import worker_waits
+
+    return worker_waits(str(host.root)) or any((host.root / "hooks" / "waiting").glob("*.json*"))
