@@ -504,7 +504,7 @@ def _bound(bound: BoundMemory) -> list[str]:
         lines.append(f"  has every session of this machine that may go (last push {bound.pushed})")
     elif bound.known:
         lines.append(
-            f"  {_count(bound.waiting, 'session')} wait to be published (last push {bound.pushed}): `funes push {name}`"
+            f"  {_wait(bound.waiting, 'session')} to be published (last push {bound.pushed}): `funes push {name}`"
         )
     elif bound.publishing or bound.failed:
         lines.append(f"  nothing of this machine was published there yet: `funes push {name}`")
@@ -514,7 +514,7 @@ def _bound(bound: BoundMemory) -> list[str]:
             f"then `funes push {name}`"
         )
     if bound.left_out:
-        lines.append(f"  {_count(bound.left_out, 'session')} wait for your review: `funes curate {name}`")
+        lines.append(f"  {_wait(bound.left_out, 'session')} for your review: `funes curate {name}`")
     if bound.failed:
         lines.append(f"  the last push failed at {bound.failed}: {_one_line(bound.reason, 300)}")
     return lines
@@ -627,6 +627,10 @@ def _top(counts: Mapping[str, int], limit: int = 8) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _wait(number: int, noun: str) -> str:
+    return f"{_count(number, noun)} {'waits' if number == 1 else 'wait'}"
 
 
 def size_text(size: int) -> str:

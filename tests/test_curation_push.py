@@ -50,7 +50,7 @@ def test_only_what_was_reviewed_reaches_the_hub(
     ann.run("curate", MEMORY, "ann/kiln", "--include", uuid("cold"), "--exclude", uuid("private"))
     done = ann.run("push", MEMORY, "--yes")
     assert "2 passages of 1 session published" in done.stdout
-    assert "1 session wait for your review" in done.stdout
+    assert "1 session waits for your review" in done.stdout
     assert published(hub, tmp_path / "one") == {"why is the kiln cold", "the element is broken"}
 
     ann.say("cold", kiln, "and after the review", "it went on")
@@ -70,7 +70,7 @@ def test_only_what_was_reviewed_reaches_the_hub(
     bob.say("other", bob.checkout("kiln", "https://example.org/ann/kiln"), "what bob said", "and heard")
     bob.run("index", "--yes")
     done = bob.run("push", MEMORY, "--yes")
-    assert "1 session wait for your review" in done.stdout
+    assert "1 session waits for your review" in done.stdout
     assert f"`funes curate {MEMORY} Ann/Kiln`" in done.stderr
     assert not hub.saw(b"what bob said")
 
@@ -82,7 +82,7 @@ def test_a_damaged_file_of_decisions_lets_nothing_out(
     ann.say("cold", ann.checkout("kiln", "git@example.org:ann/kiln.git"), "why is the kiln cold", "it is broken")
     ann.run("index", "--yes")
     ann.run("curate", MEMORY, "ann/kiln", "--reset", uuid("cold"))
-    assert f"1 session wait for your review: `funes curate {MEMORY}`" in ann.run("status").stdout
+    assert f"1 session waits for your review: `funes curate {MEMORY}`" in ann.run("status").stdout
     (file,) = (ann.home / ".funes" / "curation").iterdir()
     file.write_text(file.read_text() + "[sessions.x\n")
     done = ann.run("push", MEMORY, "--yes", code=1)

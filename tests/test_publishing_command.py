@@ -245,7 +245,7 @@ def test_a_session_that_ends_is_published_and_a_turn_is_not(
 
     path = transcript_of(ann, "why was the parser dropped", "it split quoted newlines")
     hook(ann, "Stop", path)
-    until(lambda: "1 session wait" in ann.typed(monkeypatch, capsys, "status")[1])
+    until(lambda: "1 session waits" in ann.typed(monkeypatch, capsys, "status")[1])
     until(lambda: not worker_runs(ann))
     assert len(hub.asked) == asked  # a turn asks nobody
     hook(ann, "SessionEnd", path)

@@ -95,12 +95,16 @@ def summary(report: PushReport) -> str:
             f"that look like credentials ({render.kinds_text(report.kinds)}). Run `funes scrub`, then push again."
         )
     if report.unfilled:
-        lines.append(f"{_count(report.unfilled, 'passage')} wait until they are embedded: run `funes index`.")
+        lines.append(f"{_wait(report.unfilled, 'passage')} for a vector: run `funes index`.")
     if report.left_out:
-        lines.append(f"{_count(report.left_out, 'session')} wait for your review: run `funes curate {report.label}`.")
+        lines.append(f"{_wait(report.left_out, 'session')} for your review: run `funes curate {report.label}`.")
     if report.later:
-        lines.append(f"{_count(report.later, 'passage')} are left for the next push.")
+        lines.append(f"{_count(report.later, 'passage')} left for the next push.")
     return "\n".join(lines) + "\n"
+
+
+def _wait(number: int, noun: str) -> str:
+    return f"{_count(number, noun)} {'waits' if number == 1 else 'wait'}"
 
 
 def _count(number: int, noun: str) -> str:
