@@ -11,7 +11,7 @@ from prompt_toolkit.utils import get_cwidth
 
 from funes_mcp.curation.desk import Exchange, Reviewable
 from funes_mcp.curation.reviewed import StoredTurn
-from funes_mcp.curation.screen import Screen, begin, lines, press, saved, scroll_of
+from funes_mcp.curation.screen import Screen, at_growth, begin, lines, press, saved, scroll_of
 from funes_mcp.curation.sessions import Part, Session, Standing, State
 
 
@@ -113,6 +113,16 @@ def test_the_preview_shows_what_was_typed(start: Screen) -> None:
     back, _ = pressed(below, "i")
     assert (back.mode, back.chosen, back.at) == ("list", {"s1": "include"}, 1)
     assert pressed(below, "escape")[0].mode == "list"
+
+
+def test_the_preview_of_a_session_that_went_on_begins_with_what_is_new(start: Screen) -> None:
+    screen, _ = pressed(start, "j", "enter")
+    exchanges = [Exchange("", f"prompt {n}\n\n\n", "answer", fresh=n >= 8) for n in range(10)]
+    screen = scroll_of(at_growth(replace(screen, exchanges=tuple(exchanges)), 80), 80, 12)
+    text = shown(screen, height=12)
+    assert "--- after the last review ---" in text[:4]
+    assert "> prompt 8" in text
+    assert "--- after" not in "".join(shown(replace(screen, exchanges=tuple(exchanges[:8])), height=200))
 
 
 def test_all_are_shown_when_none_waits() -> None:

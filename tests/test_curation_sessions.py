@@ -101,6 +101,7 @@ def test_growth_waits_and_what_was_reviewed_goes_on_being_sent(home: FunesHome) 
     store(home.memory, file)
     item = desk(home).sessions()[0]
     assert (item.standing.state, item.standing.growth) == ("grown", 1)
+    assert [(x.prompt, x.fresh) for x in desk(home).preview(item.session)] == [("one", False), ("three", True)]
     assert sent(home) == {"one", "two"}
     desk(home).decide({"aa": "include"})
     assert states(home) == {"aa": "included"}

@@ -29,11 +29,16 @@ SUGGESTED: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Something the person typed, and the beginning of what the agent said to it ("" when nothing)."""
+    """Something the person typed, and the beginning of what the agent said to it ("" when nothing).
+
+    Attributes:
+        fresh: Whether it came after the last review of a session that is included.
+    """
 
     ts: str
     prompt: str
     answer: str
+    fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +175,8 @@ class Desk:
         """
         part = session.parts[0]
         typed = set(part.typed)
+        how = standing(session, self._decisions)
+        looked_at = how.ships.get(part.session, frozenset()) if how.state == "grown" else frozenset(typed)
         catalog = Catalog(self._home.memory, writable=False)
         try:
             stored = {item.message.turn: item for item in catalog.stored_in([part.no]).get(part.no, [])}
@@ -186,7 +193,7 @@ class Desk:
                 if most is not None and len(asked) == most:
                     break
                 asked.append((turn.turn, ids))
-            elif asked and item.facts.role == "assistant" and "text" in item.facts.kinds.split():
+            elif asked and item.role == "assistant" and "text" in item.kinds.split():
                 answers.setdefault(asked[-1][0], ids)
         wanted = [name for _, ids in asked for name in ids] + [name for ids in answers.values() for name in ids]
         rows = {row.id: row for row in self._open_reader().rows([int(name, 16) for name in wanted])}
@@ -199,7 +206,10 @@ class Desk:
                     blocks.setdefault(row.block_idx, []).append(row.text)
             return "\n".join(stitch(pieces) for pieces in blocks.values())
 
-        return [Exchange(stored[turn].message.ts, words(ids), words(answers.get(turn, ()))) for turn, ids in asked]
+        return [
+            Exchange(stored[turn].message.ts, words(ids), words(answers.get(turn, ())), turn not in looked_at)
+            for turn, ids in asked
+        ]
 
 
 def open_desk(

@@ -139,6 +139,8 @@ class _Review:
         leaving = self._screen.mode == "leave"
         self._screen, effect = view.press(self._screen, key, size.rows)
         self._act(app, effect, leaving)
+        if effect == "preview":
+            self._screen = view.at_growth(self._screen, size.columns)
         self._screen = view.scroll_of(self._screen, size.columns, size.rows)
 
     def _act(self, app: Application[None], effect: Effect | None, leaving: bool) -> None:

@@ -27,6 +27,9 @@ Line = list[tuple[Style, str]]
 PROMPT_LINES: Final = 12
 ANSWER_LINES: Final = 3
 
+#: Stands in the preview above what came after the last review.
+_FRESH: Final = "--- after the last review ---"
+
 #: Characters of a filter.
 _LONGEST_FILTER: Final = 60
 
@@ -339,6 +342,12 @@ def _beside(second: Line, height: int) -> list[Line]:
     return [second] if height >= _SMALL else []
 
 
+def at_growth(screen: Screen, width: int) -> Screen:
+    """The preview scrolled to what came after the last review, if anything did."""
+    body = _preview(screen, width)
+    return replace(screen, scroll=next((at for at, line in enumerate(body) if line == [("waits", _FRESH)]), 0))
+
+
 def scroll_of(screen: Screen, width: int, height: int) -> Screen:
     """The state with a preview that is not scrolled past its end."""
     if screen.mode != "preview":
@@ -390,7 +399,11 @@ def _preview(screen: Screen, width: int) -> list[Line]:
     body += [[(choice or "waits", state)], []]
     if not screen.exchanges:
         body.append([("dim", "Nobody typed anything in this session.")])
+    fresh = False
     for exchange in screen.exchanges:
+        if exchange.fresh and not fresh:
+            body.append([("waits", _FRESH)])
+        fresh = exchange.fresh
         body.append([("dim", _moment(exchange.ts))])
         body += _quoted(exchange.prompt, "> ", "title", PROMPT_LINES, width)
         if exchange.answer:

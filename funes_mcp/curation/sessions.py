@@ -202,9 +202,9 @@ def _part(name: str, no: int, agent: str, items: Iterable[StoredMessage]) -> Par
     turns = []
     typed = []
     for item in items:
-        message, facts = item.message, item.facts
+        message = item.message
         turns.append(StoredTurn(message.turn, message.no, message.rows))
-        if facts.role == "user" and "text" in facts.kinds.split() and not _NOT_TYPED & set(facts.flags.split()):
+        if item.role == "user" and "text" in item.kinds.split() and not _NOT_TYPED & set(item.flags.split()):
             typed.append(message.turn)
     return Part(name, no, agent, tuple(turns), tuple(typed))
 

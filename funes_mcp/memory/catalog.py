@@ -151,12 +151,22 @@ def _place(row: Sequence[Any]) -> Place:
     facts = TurnFacts(
         None if parent is None else _long(parent),
         _moment(ts),
-        _ROLES[role] if isinstance(role, int) else str(role),
+        _role(role),
         message_id,
         flags or "",
-        " ".join(kind for kind, bit in _KINDS.items() if kinds & bit) if isinstance(kinds, int) else str(kinds),
+        _kinds(kinds),
     )
     return Place(session, _long(turn), source, message, seq, facts, info)
+
+
+def _role(role: int | str) -> str:
+    return _ROLES[role] if isinstance(role, int) else str(role)
+
+
+def _kinds(kinds: int | str) -> str:
+    if isinstance(kinds, int):
+        return " ".join(kind for kind, bit in _KINDS.items() if kinds & bit)
+    return str(kinds)
 
 
 def _place_row(place: Place) -> tuple[Any, ...]:
@@ -247,10 +257,17 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """A message where it is stored: what its transcript says of the turn, and under which facts of the session."""
+    """A message where it is stored: what its transcript says of the turn, and under which facts of the session.
+
+    Attributes:
+        role, flags, kinds: See `TurnFacts`.
+        info: A row number.
+    """
 
     message: Message
-    facts: TurnFacts
+    role: str
+    flags: str
+    kinds: str
     info: int
 
 
@@ -785,18 +802,19 @@ class Catalog:
 
     def stored_in(self, sessions: Iterable[int]) -> dict[int, list[StoredMessage]]:
         """What is stored under some sessions, by session, in order of position."""
-        places = ", ".join(f"g.{column.strip()}" for column in _PLACE.split(","))
         found: dict[int, StoredMessage] = {}
         # Of several sources that tell the same, the first by path is where the rows say they come from.
         for row in self._in(
-            f"select m.no, m.session, m.turn, m.seq, m.blocks, m.content, m.shape, m.ts, {places} from messages m"
+            "select m.no, m.session, m.turn, m.seq, m.blocks, m.content, m.shape, m.ts,"
+            " g.role, g.flags, g.kinds, g.info from messages m"
             " join sightings g on g.session = m.session and g.turn = m.turn and g.message = m.no"
             " join sources o on o.no = g.source where m.session in",
             sessions,
             " order by o.path",
         ):
-            place = _place(row[8:])
-            found.setdefault(int(row[0]), StoredMessage(_message(row[:8]), place.facts, place.info))
+            role, flags, kinds, info = row[8:]
+            if row[0] not in found:
+                found[row[0]] = StoredMessage(_message(row[:8]), _role(role), flags or "", _kinds(kinds), info)
         groups: dict[int, list[StoredMessage]] = {}
         for item in found.values():
             groups.setdefault(item.message.session, []).append(item)
