@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hub_server import READER, LoopbackHub
+from hub_server import READER, STRANGER, LoopbackHub
 from memory_support import Transcript, transcript
 from publishing_support import Dataset, Machine
 
@@ -184,6 +184,86 @@ def test_a_public_memory_is_warned_of(
     assert "is public: everybody can read" in said
     assert ann.typed(monkeypatch, capsys, "push", MEMORY, "--yes")[0] == 0
     assert hub.repos[MEMORY].files["README.md"] == b"# Written by hand\n"
+
+
+def test_a_dataset_that_the_token_may_not_see_is_not_taken_for_a_missing_one(
+    ann: Host, hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ann.store(session("one", "first words"))
+    hub.add(MEMORY, private=True)
+    ann.environ["HF_TOKEN"] = STRANGER
+    code, said = ann.typed(monkeypatch, capsys, "push", MEMORY)
+    assert code == 2
+    assert "your token may not see it" in said
+    code, said = ann.typed(monkeypatch, capsys, "push", MEMORY, "--yes")
+    assert code == 1
+    assert hub.count("commit") == 0
+
+
+def test_an_agent_is_bound_and_everything_is_published_in_one_go(
+    ann: Host, hub: LoopbackHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    transcript_of(ann, "why was the parser dropped")
+    code, said = ann.typed(monkeypatch, capsys, "add", "claude", MEMORY, "--yes", "--models", "no")
+    assert code == 0
+    assert "1 passage of 1 session published" in said
+    assert hub.repos[MEMORY].private
+    assert published(hub, tmp_path / "t") == ["why was the parser dropped"]
+    code, said = ann.typed(monkeypatch, capsys, "status")
+    assert f"memory {MEMORY} on the Hub: read by claude; published to when a session of claude begins or ends" in said
+    assert "has every session of this machine" in said
+    asked = len(hub.asked)
+    code, said = ann.typed(monkeypatch, capsys, "add", "claude", "local", "--yes", "--models", "no")
+    assert (code, len(hub.asked)) == (0, asked)
+    assert "read by claude" not in ann.typed(monkeypatch, capsys, "status")[1]
+
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    ann.environ["HF_HUB_OFFLINE"] = "1"
+    hub.settle(monkeypatch, ann.home)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    code = run(["add", "claude", MEMORY, "--yes", "--models", "no"])
+    printed = capsys.readouterr()
+    assert code == 0
+    assert "is bound to team/memory all the same" in printed.err
+    assert "Nothing was published yet: run `funes push team/memory`" in printed.err
+
+
+def test_the_model_of_the_published_memory_makes_the_vectors(
+    ann: Host,
+    bob: Host,
+    hub: LoopbackHub,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from models_support import EMBEDDER, tiny_embedder, written
+
+    from funes_mcp.deepmodels import DeepModels
+    from funes_mcp.memory.model import Embedding
+
+    models = DeepModels(FunesHome(ann.root))
+    spec, files = tiny_embedder(16, 1)
+    Machine(bob.root, Dataset()).store(session("two", "tide tables"), model=Embedding(EMBEDDER, spec.dim))
+    assert bob.typed(monkeypatch, capsys, "push", MEMORY, "--yes")[0] == 0
+    ann.store(session("one", "streaming parser"))
+    code, said = ann.typed(monkeypatch, capsys, "push", MEMORY, "--yes")
+    assert code == 1
+    assert f"`funes models pull {EMBEDDER}` brings it" in said
+    models.store.pull(spec, written(files, tmp_path / "stick"))
+    code, said = ann.typed(monkeypatch, capsys, "push", MEMORY, "--yes")
+    assert code == 0, said
+    assert "embedded with the model that is used there" in said
+    assert published(hub, tmp_path / "t") == ["streaming parser", "tide tables"]
+    embedder, _ = models.embedder_for(Embedding(EMBEDDER, 16))
+    assert embedder is not None
+    vectors = {
+        name: row
+        for ids, rows in ChunkTable.open(tmp_path / "t").vectors()
+        for name, row in zip(ids, rows, strict=True)
+    }
+    rows = {row.text: row.id for part in ChunkTable.open(tmp_path / "t").stream() for row in part}
+    expected = embedder.embed_passages(["streaming parser"])[0]
+    assert vectors[rows["streaming parser"]].tobytes() == expected.tobytes()
 
 
 # -- hooks ---------------------------------------------------------------------------------------------

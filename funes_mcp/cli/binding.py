@@ -67,7 +67,7 @@ def _bound(target: Target, title: str, service: Service, yes: bool) -> Binding:
         terminal.say(f"warning: {name} is public: everybody can read what is published there.")
     question = _question(target, title)
     if question and not (yes or _ask(question)):
-        what = f"{name} does not exist yet, or your token may not see it. " if target.state == "missing" else ""
+        what = f"{target.trouble} " if target.state == "missing" else ""
         return Binding(
             name,
             notes=(

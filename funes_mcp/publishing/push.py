@@ -17,8 +17,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from funes_mcp.errors import FunesError, NoMemoryError, PushBusyError, PushRefusedError
-from funes_mcp.hub.errors import HubConflictError, HubError, HubRepoMissingError, HubUnreachableError
+from funes_mcp.errors import FunesError, MemoryDamagedError, NoMemoryError, PushBusyError, PushRefusedError
+from funes_mcp.hub.errors import HubConflictError, HubDeniedError, HubError, HubRepoMissingError, HubUnreachableError
 from funes_mcp.memory.catalog import FILE, Catalog
 from funes_mcp.memory.label import HubName
 from funes_mcp.memory.lock import WriterLock
@@ -140,14 +140,17 @@ class _Theirs:
     """The published memory as it was found.
 
     Attributes:
-        commit: Where it stands; None: there is no such dataset.
+        commit: Where it stands; None: there is no such dataset, or it is not to be seen, as `missing` says.
         work: The work copy of its table.
+        keys: Of its rows, ascending.
     """
 
     commit: str | None
     private: bool
     files: tuple[str, ...]
     work: stage.Stage
+    keys: NDArray[np.uint64]
+    missing: str = ""
 
     @property
     def table(self) -> ChunkTable | None:
@@ -241,8 +244,8 @@ class Publisher:
                 table = ChunkTable.open(found.table)
                 shared = self._shares(table)
             return replace(target, passages=table.rows, shared=shared)
-        except HubRepoMissingError:
-            return Target(label, "missing")
+        except HubRepoMissingError as error:
+            return Target(label, "missing", error.message)
         except HubUnreachableError as error:
             return Target(label, "unreachable", error.message)
 
@@ -314,7 +317,7 @@ class Publisher:
         theirs = self._look(talk)
         selection = self._selected(theirs, report)
         report.public = theirs.commit is not None and not theirs.private
-        there = np.empty(0, np.uint64) if theirs.table is None else theirs.table.keys()
+        there = theirs.keys
         anew = theirs.table is not None and theirs.table.embedding != ours.table.embedding
         made = plan.make(
             ours.table.marks(),
@@ -411,20 +414,27 @@ class Publisher:
 
     def _look(self, talk: PushTalk, *, indexes: bool = False) -> _Theirs:
         """What is published, with a work copy of it to write to. Raises `HubError`, `FunesError`."""
+        import numpy as np
+
         folder = self._stage / "theirs"
+        none = np.empty(0, np.uint64)
         try:
             with self._mirror.alone():  # the links are made before anybody brings it further
                 found = self._mirror.fetch(lambda step: _fetching(talk, step), indexes=indexes)
                 files = tuple(file.path for file in found.files)
                 work = stage.Stage(folder, found.table, files)
-        except HubRepoMissingError:
-            return _Theirs(None, True, (), stage.Stage(folder, None, ()))
+        except HubRepoMissingError as error:
+            return _Theirs(None, True, (), stage.Stage(folder, None, ()), none, error.message)
         if work.table is not None and not (work.table.embedding.model and work.table.embedding.width):
             raise FunesError(
                 f"{self._name.label} does not say which model made its vectors, so nothing can be added to it.",
                 "Publish to another dataset.",
             )
-        return _Theirs(found.commit, found.private, files, work)
+        try:
+            keys = none if work.table is None else work.table.keys()
+        except (TypeError, ValueError, LookupError) as error:  # whatever somebody else's table has for ids
+            raise MemoryDamagedError(f"The table of {self._name.label} cannot be read: {error}") from error
+        return _Theirs(found.commit, found.private, files, work, keys)
 
     def _agree(self, request: PushRequest, talk: PushTalk, theirs: _Theirs, made: plan.Plan) -> None:
         """Ask what has to be asked, and remember that it was. Raises `PushRefusedError`."""
@@ -450,8 +460,9 @@ class Publisher:
         if question and not request.yes:
             answer = talk.agrees(question)
             if answer is None:
+                reason = f"{theirs.missing} " if theirs.missing else ""
                 raise PushRefusedError(
-                    f"{_asked(question)} Nobody was there to answer, so nothing was published.",
+                    f"{reason}{_asked(question)} Nobody was there to answer, so nothing was published.",
                     f"Run `funes push {label}` in a terminal, or `funes push {label} --yes`.",
                 )
             if not answer:
@@ -484,7 +495,17 @@ class Publisher:
         return passed
 
     def _create(self, report: PushReport, theirs: _Theirs) -> _Theirs:
-        self._repo.create(private=True)
+        try:
+            self._repo.create(private=True)
+        except HubConflictError:
+            try:
+                self._repo.head()
+            except HubRepoMissingError as error:
+                raise HubDeniedError(
+                    f"{self._name.label} exists, and your token may not see it. Nothing was published.",
+                    "Set HF_TOKEN to one that may, or choose another name.",
+                ) from error
+            raise  # somebody made it just now
         report.created = True
         with suppress(OSError):
             receipts.save(self._folder, replace(self._receipt(), made=True, agreed=True, public=False))
