@@ -375,7 +375,6 @@ class LoopbackHub:
                 hook(repo)
             finally:
                 self._hooked = False
-        self._stalled: dict[str, threading.Event] = {}
 
     def locked(self) -> threading.RLock:
         return self._lock  # type: ignore[return-value]
