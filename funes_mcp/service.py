@@ -218,6 +218,8 @@ class IndexService:
             changed = changed[: request.limit]
         report.seconds = time.monotonic() - started
         if not changed:
+            if request.model:  # a model that cannot be meant is told of, also when there is nothing to do
+                self.models.for_index(request.model)
             if progress:
                 progress.started(0, 0)
                 progress.finished(report)
