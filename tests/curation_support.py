@@ -6,13 +6,31 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
+
+from memory_support import store, transcript
+
+from funes_mcp.home import FunesHome
 
 
 def uuid(name: str) -> str:
     """A session's or a message's id that looks as the agents' do."""
     return str(uuid5(NAMESPACE_URL, name))
+
+
+def stored(home: FunesHome, repo: str, **sessions: Sequence[str]) -> None:
+    """Put sessions into a memory directly: their names (see `uuid`), and what was said in them in turn."""
+    files = []
+    for name, words in sessions.items():
+        file = transcript(uuid(name))
+        file.info = replace(file.info, repo=repo)
+        for number, text in enumerate(words):
+            file.say(uuid(f"{name}/{number}"), text, role=("user", "assistant")[number % 2])
+        files.append(file)
+    store(home.memory, *files)
 
 
 class History:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from curation_support import History, uuid
+from curation_support import History, stored, uuid
 
 from funes_mcp.cli.app import run
 from funes_mcp.home import FunesHome
@@ -17,20 +17,15 @@ from funes_mcp.service import IndexService
 MEMORY = "ann/kiln-memory"
 
 
-def made(home: Path, with_rules: Callable[[Path], None]) -> History:
-    history = History(home)
-    with_rules(home / ".funes")
-    kiln = history.checkout("kiln", "git@example.org:Ann/Kiln.git")
-    history.say("cold", kiln, "why is the kiln \x1b[31mcold", "the element is broken")
-    history.say("glaze", kiln, "which glaze is it", "the blue one")
-    history.say("tide", history.checkout("tide", "https://example.org/ann/tide"), "high tide at nine", "yes")
-    history.run("index", "--yes")
-    return history
-
-
 @pytest.fixture(scope="module")
-def indexed(tmp_path_factory: pytest.TempPathFactory, with_rules: Callable[[Path], None]) -> Path:
-    return made(tmp_path_factory.mktemp("curation") / "home", with_rules).home
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("curation") / "home"
+    home = FunesHome(folder / ".funes")
+    stored(
+        home, "Ann/Kiln", cold=["why is the kiln cold", "the element is broken"], glaze=["which glaze is it", "blue"]
+    )
+    stored(home, "ann/tide", tide=["high tide at nine", "yes"])
+    return folder
 
 
 class Ran:
@@ -60,7 +55,13 @@ def listed(history: History) -> dict[str, str]:
 
 
 def test_a_review_from_scripts(tmp_path: Path, with_rules: Callable[[Path], None]) -> None:
-    history = made(tmp_path / "home", with_rules)
+    history = History(tmp_path / "home")
+    with_rules(history.home / ".funes")
+    kiln = history.checkout("kiln", "git@example.org:Ann/Kiln.git")
+    history.say("cold", kiln, "why is the kiln \x1b[31mcold", "the element is broken")
+    history.say("glaze", kiln, "which glaze is it", "the blue one")
+    history.say("tide", history.checkout("tide", "https://example.org/ann/tide"), "high tide at nine", "yes")
+    history.run("index", "--yes")
     cold, glaze = uuid("cold"), uuid("glaze")
     done = history.run("curate", MEMORY, "ann/kiln", "--list")
     assert {line.split()[1] for line in done.stdout.splitlines()} == {cold, glaze}
@@ -80,9 +81,11 @@ def test_a_review_from_scripts(tmp_path: Path, with_rules: Callable[[Path], None
     assert (cold, "grown", 2) in [(s["session"], s["state"], s["growth"]) for s in found["sessions"]]
     assert (found["waiting"], found["curated"], found["repository"]) == (2, True, "Ann/Kiln")
 
-    done = history.run("curate", MEMORY, "--exclude", glaze, "--include-all")
+    done = history.run("curate", MEMORY, "--exclude", glaze, "--include-all", "--note", "not \x1b ours")
     assert "Included 1 session, excluded 1 session." in done.stdout
     assert "2 sessions of Ann/Kiln: 1 included, 1 excluded, 0 wait for review." in done.stdout
+    (file,) = (history.home / ".funes" / "curation").glob("*.toml")
+    assert file.read_text().count('note = "not ␛ ours"') == 2
     history.run("curate", MEMORY, "--reset", glaze)
     assert listed(history) == {cold: "included", glaze: "new"}
 
@@ -95,6 +98,7 @@ def test_a_review_from_scripts(tmp_path: Path, with_rules: Callable[[Path], None
         (["--include", uuid("cold"), "--exclude", uuid("cold")[:9]], "named twice"),
         (["--include-all", "--exclude-all"], "contradict"),
         (["--list", "--include-all"], "--list changes nothing"),
+        (["--note", "x"], "--note goes with decisions"),
         (["--json"], "--json goes with --list"),
         ([], "--list, then --include"),
     ],
@@ -108,7 +112,7 @@ def test_what_is_not_clear_changes_nothing(curate: Ran, words: list[str], said: 
 
 def test_a_damaged_file_stops_it_with_its_line(curate: Ran) -> None:
     curate("ann/kiln", "--include-all")
-    (file,) = curate.files.iterdir()
+    (file,) = curate.files.glob("*.toml")
     file.write_text(file.read_text().replace('"include"', '"perhaps"', 1))
     assert f"{file}, line " in curate("--list", code=1)[1]
 

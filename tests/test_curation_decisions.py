@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 import tomlkit
-from hypothesis import assume, example, given
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from funes_mcp.curation import files
 from funes_mcp.curation.decisions import Entry, begun, edit, parse, title_of
 from funes_mcp.curation.reviewed import Reviewed, StoredTurn, covered, reviewed
-from funes_mcp.errors import FunesError
+from funes_mcp.errors import FunesError, MemoryBusyError
 from funes_mcp.home import FunesHome
 from funes_mcp.memory.label import HubName
+from funes_mcp.memory.lock import WriterLock
 
 LABEL = "ann/kiln-memory"
 BEGUN = begun(LABEL, "ann/kiln")
@@ -41,6 +42,7 @@ entries = st.builds(
 )
 
 
+@settings(max_examples=50)
 @given(st.dictionaries(names, entries, max_size=4), st.dictionaries(names, entries, max_size=4))
 def test_what_is_written_is_read_again(first: dict[str, Entry], second: dict[str, Entry]) -> None:
     text = edit(edit(BEGUN, first, "f"), second, "f")
@@ -63,6 +65,7 @@ def test_what_is_written_is_read_again(first: dict[str, Entry], second: dict[str
 comments = st.text(st.characters(min_codepoint=32, max_codepoint=0x2FFF, exclude_categories=["Cs", "Cc", "Zl", "Zp"]))
 
 
+@settings(max_examples=50)
 @given(names, comments, comments, texts.filter(bool), texts, entries, st.booleans())
 @example("a", "", "", "mine", "", Entry("include"), True)
 def test_what_a_person_wrote_stays(
@@ -156,7 +159,10 @@ def test_the_file_is_private_and_one_for_all_spellings(tmp_path: Path, monkeypat
     path = files.save(home, HubName("Ann/Kiln-Memory"), "ann/kiln", {"one": Entry("include")}).path
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
-    assert list(path.parent.iterdir()) == [path]
+    assert {each.name for each in path.parent.iterdir()} == {path.name, "writer.lock"}
+    monkeypatch.setattr(files, "PATIENCE_S", 0.0)
+    with WriterLock(path.parent), pytest.raises(MemoryBusyError):
+        files.save(home, HubName("ann/kiln-memory"), "ann/kiln", {"one": Entry("exclude")})
     for name in (HubName("ann/kiln-memory"), HubName("ann/kiln-memory", "wip"), HubName("ANN/KILN-MEMORY")):
         kept = files.load(home, name)
         assert kept is not None

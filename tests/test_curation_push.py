@@ -83,7 +83,7 @@ def test_a_damaged_file_of_decisions_lets_nothing_out(
     ann.run("index", "--yes")
     ann.run("curate", MEMORY, "ann/kiln", "--reset", uuid("cold"))
     assert f"1 session waits for your review: `funes curate {MEMORY}`" in ann.run("status").stdout
-    (file,) = (ann.home / ".funes" / "curation").iterdir()
+    (file,) = (ann.home / ".funes" / "curation").glob("*.toml")
     file.write_text(file.read_text() + "[sessions.x\n")
     done = ann.run("push", MEMORY, "--yes", code=1)
     assert f"{file}, line " in done.stderr

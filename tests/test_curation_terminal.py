@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from curation_support import History, uuid
+from curation_support import History, stored, uuid
+
+from funes_mcp.home import FunesHome
 
 if sys.platform == "win32":
     pytest.skip("there are no pseudo-terminals", allow_module_level=True)
@@ -27,13 +29,14 @@ LEFT = b"\x1b[?1049l"
 
 
 @pytest.fixture(scope="module")
-def indexed(tmp_path_factory: pytest.TempPathFactory, with_rules: Callable[[Path], None]) -> History:
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> History:
     history = History(tmp_path_factory.mktemp("curation") / "home")
-    with_rules(history.home / ".funes")
-    kiln = history.checkout("kiln", "git@example.org:ann/kiln.git")
-    history.say("cold", kiln, "why is the kiln \x1b]0;owned\x07cold", "the element is broken")
-    history.say("glaze", kiln, "which glaze is it", "the blue one")
-    history.run("index", "--yes")
+    stored(
+        FunesHome(history.home / ".funes"),
+        "ann/kiln",
+        cold=["why is the kiln \x1b]0;owned\x07cold", "the element is broken"],
+        glaze=["which glaze is it", "the blue one"],
+    )
     return history
 
 
@@ -99,7 +102,7 @@ class Terminal:
 
     @property
     def file(self) -> str:
-        (path,) = (self.home / "curation").iterdir()
+        (path,) = (self.home / "curation").glob("*.toml")
         return path.read_text()
 
 
@@ -163,7 +166,7 @@ def test_a_fault_gives_the_terminal_back(on_terminal: Callable[..., Terminal]) -
 
 def test_what_cannot_be_saved_is_said_on_the_screen(on_terminal: Callable[..., Terminal]) -> None:
     terminal = on_terminal()
-    (path,) = (terminal.home / "curation").iterdir()
+    (path,) = (terminal.home / "curation").glob("*.toml")
     path.write_text("memory = \n")
     terminal.type("is", "Not saved")
     terminal.type("qd", LEFT)

@@ -69,6 +69,7 @@ Examples:
 @click.option("--include", "include", multiple=True, metavar="ID", help="Publish a session as it is now. Repeatable.")
 @click.option("--exclude", "exclude", multiple=True, metavar="ID", help="Never publish a session. Repeatable.")
 @click.option("--reset", "reset", multiple=True, metavar="ID", help="Take a decision back. Repeatable.")
+@click.option("--note", metavar="TEXT", default="", help="Write this beside each decision, for the next reader.")
 @click.option("--include-all", is_flag=True, help="Include all that wait for review and are not named.")
 @click.option("--exclude-all", is_flag=True, help="Exclude all that wait for review and are not named.")
 @click.option("--list", "listing", is_flag=True, help="List the sessions and how they stand; change nothing.")
@@ -81,6 +82,7 @@ def command(
     include: tuple[str, ...],
     exclude: tuple[str, ...],
     reset: tuple[str, ...],
+    note: str,
     include_all: bool,
     exclude_all: bool,
     listing: bool,
@@ -97,6 +99,8 @@ def command(
         raise BadRequestError("--include-all and --exclude-all contradict each other.", "Give one of them.")
     if listing and named:
         raise BadRequestError("--list changes nothing.", "Decide first, then list.")
+    if note and not named:
+        raise BadRequestError("--note goes with decisions.", f"funes curate {memory} --exclude ID --note TEXT")
     if as_json and not listing:
         raise BadRequestError("--json goes with --list.", f"funes curate {memory} --list --json")
     desk = open_service().curation(memory, repository, Path.cwd())
@@ -108,7 +112,7 @@ def command(
     if named:
         everything: Choice | None = "include" if include_all else "exclude" if exclude_all else None
         fresh = desk.fresh
-        done = desk.decide(_choices(desk, include, exclude, reset, everything))
+        done = desk.decide(_choices(desk, include, exclude, reset, everything), note)
         terminal.out(_decided(desk, done, fresh))
         return 0
     return _reviewed(desk, memory)
@@ -117,7 +121,7 @@ def command(
 def _reviewed(desk: Desk, memory: str) -> int:
     """Review on the terminal."""
     screens = terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stdout)
-    if not screens or os.environ.get("TERM", "") in ("", "dumb"):
+    if not screens or os.environ.get("TERM", "" if os.name == "nt" else "dumb") == "dumb":
         raise BadRequestError(
             "The review needs a terminal.",
             f"For scripts: funes curate {memory} --list, then --include ID and --exclude ID, or --include-all.",

@@ -31,7 +31,7 @@ from funes_mcp.render import harmless
 Choice = Literal["include", "exclude"]
 CHOICES: Final[tuple[Choice, ...]] = ("include", "exclude")
 
-#: Characters of a title that are written down.
+#: Characters of a title, or a note, that are written down.
 TITLE: Final = 100
 
 _SESSIONS: Final = "sessions"
@@ -166,7 +166,7 @@ def begun(memory: str, repository: str) -> str:
 
 
 def title_of(text: str) -> str:
-    """A title as it is written down: one short line without characters that a terminal would obey."""
+    """A title, or a note, as it is written down: one short line without characters that a terminal would obey."""
     line = harmless(_BLANK.sub(" ", text[: TITLE * 4]).strip())
     return line if len(line) <= TITLE else f"{line[: TITLE - 1]}…"
 

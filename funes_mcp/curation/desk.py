@@ -121,11 +121,12 @@ class Desk:
             f"`funes curate {self.memory} {self.repository} --list` lists them. Nothing was changed.",
         )
 
-    def decide(self, choices: Mapping[str, Choice | None]) -> Counter[str]:
+    def decide(self, choices: Mapping[str, Choice | None], note: str = "") -> Counter[str]:
         """Write decisions down, each for its session as it is in this review; also when there are none.
 
         Args:
             choices: By full id; None takes a decision back.
+            note: The person's, kept beside each; "" leaves those that are there.
 
         Returns:
             How many sessions were included, excluded or put back (`include`, `exclude`, `reset`).
@@ -144,7 +145,9 @@ class Desk:
             known = {part.session for part in session.parts if part.session in self._decisions.entries}
             for part, entry in entries_for(session, choice, when).items():
                 if choice is not None or part in known:
-                    entries[part] = _titled(entry, heads.get(name, "") if part == name else "")
+                    own = part == name
+                    title = entry.title or (heads.get(name, "") if own else "")
+                    entries[part] = replace(entry, title=title, note=title_of(note) if own else "")
         kept = files.save(self._home, self._name, self.repository, entries)
         self._decisions, self.path, self.fresh = kept.decisions, kept.path, False
         return done
@@ -265,7 +268,3 @@ def _of_checkout(here: Path, name: HubName) -> str:
         f"It is not said yet of which repository {name.label} gets sessions, and this folder is no checkout of one.",
         f"Name it: funes curate {name.label} OWNER/NAME",
     )
-
-
-def _titled(entry: Entry, head: str) -> Entry:
-    return replace(entry, title=entry.title or head)

@@ -10,9 +10,13 @@ from typing import Final
 
 from funes_mcp.curation import decisions
 from funes_mcp.curation.decisions import Decisions, Entry
-from funes_mcp.errors import BadRequestError, FunesError
-from funes_mcp.home import FunesHome, private_folder, write_private
+from funes_mcp.errors import BadRequestError, FunesError, MemoryBusyError
+from funes_mcp.home import FunesHome, write_private
 from funes_mcp.memory.label import HubName
+from funes_mcp.memory.lock import WriterLock
+
+#: Seconds to wait for another process that is writing down decisions.
+PATIENCE_S: Final = 5.0
 
 _FILE: Final = re.compile(r"(.+)-[0-9a-f]{8}\.toml")
 
@@ -88,6 +92,17 @@ def save(home: FunesHome, name: HubName, repository: str, changes: Mapping[str, 
     Raises:
         FunesError: It cannot be understood, says another repository, or cannot be written; it is as it was.
     """
+    lock = WriterLock(folder(home))
+    try:
+        if not lock.acquire(PATIENCE_S):
+            raise MemoryBusyError("Another funes process is writing down decisions.", "Try again in a moment.")
+    except OSError as error:
+        raise FunesError(f"{folder(home)} cannot be written: {error}. What was said before is kept.") from error
+    with lock:
+        return _saved(home, name, repository, changes)
+
+
+def _saved(home: FunesHome, name: HubName, repository: str, changes: Mapping[str, Entry]) -> Kept:
     path = path_of(home, name)
     text = _read(path)
     if text is None:
@@ -96,7 +111,6 @@ def save(home: FunesHome, name: HubName, repository: str, changes: Mapping[str, 
         raise BadRequestError(f"{path} now names another repository than {repository}; nothing was changed.")
     text = decisions.edit(text, changes, str(path))
     try:
-        private_folder(path.parent)
         write_private(path, text.encode())
     except (OSError, UnicodeEncodeError) as error:
         raise FunesError(f"{path} could not be written: {error}. What it said before is kept.") from error
