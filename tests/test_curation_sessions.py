@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from memory_support import Transcript, rows_of, store, transcript
+from memory_support import MODEL, Transcript, embed, rows_of, store, transcript
 
 from funes_mcp import curation
 from funes_mcp.curation import files
@@ -16,6 +16,7 @@ from funes_mcp.errors import AmbiguousSessionError, BadRequestError, FunesError,
 from funes_mcp.home import FunesHome
 from funes_mcp.memory.label import HubName
 from funes_mcp.memory.reader import MemoryReader
+from funes_mcp.memory.writer import MemoryWriter
 
 NAME = HubName("ann/proj-memory")
 
@@ -127,6 +128,18 @@ def test_a_session_that_reads_differently_now_waits_as_a_whole(home: FunesHome, 
     store(home.memory, other)
     assert states(home) == {"aa": "changed"}
     assert sent(home) == set()
+
+
+def test_what_a_scrub_takes_out_does_not_undo_a_review(home: FunesHome) -> None:
+    store(home.memory, session("aa", "the key is hunter2", "so it is"))
+    desk(home).decide({"aa": "include"})
+    with MemoryWriter.open(home.memory, MODEL) as writer:
+        messages = {item.message: item.rows for part in writer.stored() for item in part}
+        writer.rewrite(
+            {no: [replace(row, text="the key is *") for row in rows] for no, rows in messages.items()}, embed
+        )
+    assert states(home) == {"aa": "included"}
+    assert sent(home) == {"the key is *"}
 
 
 def test_an_excluded_session_stays_excluded_when_it_grows(home: FunesHome) -> None:
