@@ -364,6 +364,7 @@ class Gate:
     def __init__(self, name: HubName) -> None:
         self.repo = DatasetRepo(name.repo, name.revision)
         self.open = threading.Event()
+        self.reached = threading.Event()
 
     def head(self, patience: float = 10.0) -> RepoHead:
         return self.repo.head(patience)
@@ -373,7 +374,8 @@ class Gate:
 
     def fetch(self, commit: str, file: RepoFile, told: Callable[[int, int], None] | None = None) -> Path:
         if not file.path.endswith(".manifest"):
-            assert self.open.wait(60)
+            self.reached.set()
+            assert self.open.wait(120)
         return self.repo.fetch(commit, file, told)
 
 
@@ -385,23 +387,29 @@ def test_a_server_answers_from_its_copy_while_a_new_one_is_on_its_way(
     mine = remotes.Remotes(home / "funes", lambda name: gate, lambda: now)
     mine.in_background = True
     service.__dict__["remotes"] = mine
-    for name in ("FIRST_WAIT_S", "WAIT_S", "LATER_WAIT_S"):
-        monkeypatch.setattr(remotes, name, 0.3)
+    monkeypatch.setattr(remotes, "FIRST_WAIT_S", 0.01)
+
+    def begun() -> None:
+        gate.open.clear()
+        gate.reached.clear()
+        mine.start(HubName(NAME))
+        assert gate.reached.wait(120)
 
     def settled() -> None:
         gate.open.set()
         thread = mine._views[HubName(NAME)].thread
         if thread is not None:
-            thread.join(60)
+            thread.join(120)
 
+    begun()
     with pytest.raises(remotes.FetchingError, match="is being fetched for the first time: 0 of 1 files"):
         ask(service, "lanterns")
     settled()
     answer = ask(service, "lanterns")
     assert (len(answer.hits), answer.notes[:-1]) == (2, ())  # the last one is on the model
     ours.tell("A lantern more")
-    gate.open.clear()
     now += 31
+    begun()
     answer = ask(service, "lanterns")
     assert len(answer.hits) == 2
     assert answer.notes[0].startswith("A newer version is on its way (0 of 1 files")
