@@ -268,8 +268,8 @@ def answer(service: Service, name: str, given: Mapping[str, Any], memory: str) -
     if name == "get":
         named = arguments.text("memory")
         opened = GetRequest(
-            session=arguments.needed("session_id"),
-            turn=arguments.needed("turn_uuid"),
+            session=_unquoted(arguments.needed("session_id")),
+            turn=_unquoted(arguments.needed("turn_uuid")),
             window=arguments.number("window", 3, 0, MAX_WINDOW),
             memory=named or memory,
             bound=named is None and memory != "local",
@@ -279,6 +279,11 @@ def answer(service: Service, name: str, given: Mapping[str, Any], memory: str) -
         return render.render_get_bounded(service.get(opened), budget, offset, notes)
     report = service.status(arguments.text("memory") or memory)
     return render.render_status(report, os.path.expanduser("~"))
+
+
+def _unquoted(word: str) -> str:
+    """An id as it is, when it was copied from a `→ get` line that quotes it for a shell."""
+    return word[1:-1] if len(word) > 2 and word[0] == word[-1] == "'" else word
 
 
 # --- the SDK's server -----------------------------------------------------------------------------------

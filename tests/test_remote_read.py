@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import rust_memory
 from hub_server import READER, LoopbackHub
 from memory_support import Transcript, store, transcript
+from rust_memory import rust_rows
 
-from funes_mcp import remotes
+from funes_mcp import remotes, render
 from funes_mcp.errors import FunesError
 from funes_mcp.home import FunesHome
 from funes_mcp.hub.datasets import DatasetRepo, RepoFile, RepoHead
@@ -290,6 +292,37 @@ def test_a_fetch_that_breaks_off_goes_on_where_it_was(
     assert BOAT_HOUSE in texts(ask(open_again(home), "lanterns"))
 
 
+def test_a_memory_of_another_program_is_read_with_its_words(
+    hub: LoopbackHub, service: IndexService, tmp_path: Path
+) -> None:
+    rows = rust_rows(60)
+    rust_memory.plant(hub, "acme/rust", tmp_path / "built", rows)
+    answer = ask(service, rows[7].text, "acme/rust")
+    assert rows[7].text in texts(answer)
+    assert answer.notes == (
+        "this memory's vectors are BAAI/bge-small-en-v1.5's, which is not here: words alone decide "
+        "(`funes models pull BAAI/bge-small-en-v1.5`)",
+    )
+    opened = service.get(GetRequest(rows[7].session, rows[7].turn, memory="acme/rust"))
+    assert opened.found
+    report = service.status("acme/rust")
+    assert (report.chunks, report.embedded, report.embedder) == (60, 60, "BAAI/bge-small-en-v1.5")
+    assert not [request for request in hub.asked if "_indices" in request.path]
+
+
+def test_an_older_one_says_that_it_lacks_what_is_asked_for(
+    hub: LoopbackHub, service: IndexService, tmp_path: Path
+) -> None:
+    rust_memory.plant(hub, "acme/old", tmp_path / "built", fragments=1, indexes=False, without=("repo", "harness"))
+    answer = service.recall(RecallRequest("anything", harness="claude", memory="acme/old"))
+    assert answer.hits == ()
+    assert "acme/old does not say the harness of its passages (it has no such column)" in answer.notes
+    report = service.status("acme/old")
+    assert report.published is not None
+    assert {"repo", "harness"} <= set(report.published.lacking)
+    assert "columns that it has not: harness, repo, message_id" in render.render_status(report)
+
+
 def test_fetching_2000_passages_is_told_and_every_file_comes_once(
     hub: LoopbackHub, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -312,7 +345,7 @@ def test_fetching_2000_passages_is_told_and_every_file_comes_once(
     assert (files[0].done, files[-1].done) == (0, files[0].total)
     assert files[-1].bytes_done == files[-1].bytes_total > 0
     passages = [step for step in steps if step.kind == "passages"]
-    assert (passages[-1].done, passages[-1].total) == (2000, 2000)
+    assert [(step.done, step.total) for step in (passages[0], passages[-1])] == [(0, 2000), (2000, 2000)]
     assert mirror.reader().chunks == 2000
     assert mirror.state is not None
     assert mirror.state.with_indexes is False

@@ -59,7 +59,12 @@ class Rows(Protocol):
 
 
 def catch_up(
-    table: Rows, folder: Path, *, everything: bool = False, told: Callable[[int, int], None] | None = None
+    table: Rows,
+    folder: Path,
+    *,
+    everything: bool = False,
+    told: Callable[[int, int], None] | None = None,
+    group: int = _GROUP,
 ) -> int:
     """Make `folder`'s indexes say what the table says. Returns how many documents had to be written.
 
@@ -68,8 +73,9 @@ def catch_up(
         folder: Holds `lexical/` and `dense/`; they are made when missing.
         everything: Build both from nothing.
         told: Called with rows done and rows to do.
+        group: How many rows are written at a time.
     """
-    return catch_up_words(table, folder / LEXICAL, everything=everything, told=told) + catch_up_vectors(
+    return catch_up_words(table, folder / LEXICAL, everything=everything, told=told, group=group) + catch_up_vectors(
         table, folder / DENSE, everything=everything
     )
 
@@ -80,6 +86,7 @@ def catch_up_words(
     *,
     everything: bool = False,
     told: Callable[[int, int], None] | None = None,
+    group: int = _GROUP,
 ) -> int:
     """The word index's half of `catch_up`."""
     if everything or not lexical.exists(folder):
@@ -103,15 +110,17 @@ def catch_up_words(
             writer.delete(gone)
         total = sum(len(sessions[name]) for name in stale)
         done = 0
-        for group in _groups([_sorted(sessions[name]) for name in sorted(stale)]):
-            rows = _rows(table, [place for part in group for place in part])
-            writer.delete(place.key for part in group for place in part if place.key in have)
+        if told is not None and total:
+            told(done, total)
+        for parts in _groups([_sorted(sessions[name]) for name in sorted(stale)], group):
+            rows = _rows(table, [place for part in parts for place in part])
+            writer.delete(place.key for part in parts for place in part if place.key in have)
             # All at once: the first call with enough rows is what the dictionary is trained on.
             writer.add(
-                entry for part in group for entry in entries([rows[place.key] for place in part if place.key in rows])
+                entry for part in parts for entry in entries([rows[place.key] for place in part if place.key in rows])
             )
             writer.commit()
-            done += sum(map(len, group))
+            done += sum(map(len, parts))
             if told is not None:
                 told(done, total)
         writer.commit()
@@ -183,13 +192,13 @@ def _sorted(places: Iterable[RowPlace]) -> list[RowPlace]:
     return in_order(pieces, lambda place: (place.seq, place.ts, place.turn))
 
 
-def _groups(sessions: Iterable[list[RowPlace]]) -> Iterator[list[list[RowPlace]]]:
+def _groups(sessions: Iterable[list[RowPlace]], least: int) -> Iterator[list[list[RowPlace]]]:
     group: list[list[RowPlace]] = []
     size = 0
     for session in sessions:
         group.append(session)
         size += len(session)
-        if size >= _GROUP:
+        if size >= least:
             yield group
             group, size = [], 0
     if group:

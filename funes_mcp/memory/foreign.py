@@ -45,8 +45,8 @@ _LARGEST_SEQ: Final = 1 << 40
 _LARGEST_INDEX: Final = 1 << 31
 
 _ID: Final = re.compile(r"[0-9a-f]{16}")
-#: Ids of sessions and turns stand in command lines: nothing in them means anything to a shell or an option parser.
-_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:@+=-]{0,127}")
+#: Ids of sessions and turns stand in command lines: none is an option, and none needs more than a shell's quotes.
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:@+=~\[\]-]{0,127}")
 _TS: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?)?", re.ASCII)
 _WORD: Final = re.compile(r"[A-Za-z0-9_.-]{1,40}")
 _MODEL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}")

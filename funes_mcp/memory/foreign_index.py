@@ -40,6 +40,9 @@ _SPACE_FACTOR: Final = 8
 #: Largest file it may write.
 _LARGEST_FILE: Final = 64 << 30
 
+#: Rows that are indexed at a time: small enough to tell how far it is, large enough to train a dictionary on.
+_AT_ONCE: Final = 4_000
+
 _LONGEST_LINE: Final = 1 << 16
 _TELL_EVERY_S: Final = 0.25
 _LOOK_EVERY_S: Final = 0.1
@@ -218,7 +221,12 @@ def _index(table: Path, folder: Path, compare: bool, tell: Callable[..., None]) 
         foreign = ForeignTable(ChunkTable.open(table), lambda: tell({"alive": True}))
         if compare:
             _drop_changed(foreign, folder)
-        derived.catch_up(foreign, folder, told=lambda done, total: tell({"at": [done, total]}, always=done >= total))
+        derived.catch_up(
+            foreign,
+            folder,
+            told=lambda done, total: tell({"at": [done, total]}, always=done in (0, total)),
+            group=_AT_ONCE,
+        )
         rows = sum(1 for _ in foreign.ids())
     return Indexed(rows, tuple(sorted(foreign.refused.items())), tuple(foreign.lacking))
 
