@@ -82,6 +82,7 @@ def examine(
     except OSError as error:
         found.add("memory", "problem", f"{error.filename or home.memory}: {error.strerror or error}")
     _look_at_permissions(home, found)
+    _look_at_mirrors(home, found)
     _look_at_hooks(hooks, found)
     for sentence in wiring:
         found.add("wiring", "note", sentence)
@@ -317,6 +318,21 @@ def _ask(folder: Path, found: _Findings, recall: Recall) -> None:
 
 
 # -- around it ---------------------------------------------------------------------------------------------
+
+
+def _look_at_mirrors(home: FunesHome, found: _Findings) -> None:
+    from funes_mcp.memory.remote import mirrors
+
+    here = mirrors(home.root)
+    if here:
+        listed = ", ".join(f"{folder.name} ({size / 1e6:,.1f} MB)" for folder, size in here[:_NAMED])
+        more = f" and {len(here) - _NAMED} more" if len(here) > _NAMED else ""
+        found.add(
+            "other memories",
+            "ok",
+            f"copies of {len(here)} are in {here[0][0].parent}: {listed}{more}; any may be deleted, and comes again "
+            "when it is read",
+        )
 
 
 def _look_at_permissions(home: FunesHome, found: _Findings) -> None:

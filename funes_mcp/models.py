@@ -258,7 +258,7 @@ class HarnessStatus:
 
 @dataclass(frozen=True, slots=True)
 class PublishedStatus:
-    """How a published memory stands here.
+    """How a memory that was not made here stands: a published one, or one in a folder.
 
     Attributes:
         commit: What the copy here shows; "" when there is none.
@@ -266,6 +266,7 @@ class PublishedStatus:
         fetched_at, checked_at: When it was fetched, and when the Hub last said that this is the newest; RFC 3339 or "".
         refused: `(why, how many)` of rows that cannot be a memory's.
         lacking: Columns that it has not.
+        on_hub: Whether it is a dataset on the Hub.
     """
 
     commit: str
@@ -274,6 +275,7 @@ class PublishedStatus:
     checked_at: str = ""
     refused: tuple[tuple[str, int], ...] = ()
     lacking: tuple[str, ...] = ()
+    on_hub: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +288,7 @@ class StatusReport:
         pending: Sources on disk that changed since they were last read.
         notes: Sentences about anything that needs attention.
         hooks: `(name, last success, last failure)` of the hooks that ran, RFC 3339 or "".
-        published: Of a memory on the Hub; None for others.
+        published: Of a memory that was not made here; None for others.
         bound: The published memories that agents are bound to, or that this machine publishes to.
     """
 

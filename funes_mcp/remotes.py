@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from funes_mcp.errors import FunesError, MemoryDamagedError
+from funes_mcp.memory.folder_repo import FolderName, FolderRepo
 from funes_mcp.memory.label import HubName
 from funes_mcp.memory.remote import Mirror, Repo, Step, Told
 
@@ -23,8 +24,12 @@ if TYPE_CHECKING:
     from funes_mcp.memory.mirror_state import State
     from funes_mcp.memory.reader import MemoryReader
 
-#: Seconds for which a memory is read without asking the Hub again.
+#: A memory that is not ours.
+Name = HubName | FolderName
+
+#: Seconds for which a memory is read without asking the Hub again, or looking at its folder.
 FRESH_S: Final = 30.0
+FRESH_FOLDER_S: Final = 1.0
 
 #: Seconds until a failure without a copy is tried again.
 RETRY_S: Final = 10.0
@@ -89,15 +94,15 @@ class Remotes:
         self._root = root
         self._repo = repo
         self._clock = clock
-        self._views: dict[HubName, _View] = {}
+        self._views: dict[Name, _View] = {}
         self.in_background = False
         self.told: Told | None = None
 
-    def mirror(self, name: HubName) -> Mirror:
+    def mirror(self, name: Name) -> Mirror:
         """The mirror of a memory."""
         return self._view(name).mirror
 
-    def read(self, name: HubName) -> Read:
+    def read(self, name: Name) -> Read:
         """A memory, open, as new as it can be had.
 
         Raises:
@@ -123,14 +128,18 @@ class Remotes:
             raise view.failure or FetchingError(f"{name.label} is being fetched.", "Ask again in a moment.")
         return view.read
 
-    def start(self, name: HubName) -> None:
+    def start(self, name: Name) -> None:
         """Have a memory brought in the background, without waiting for it."""
         self._begin(self._view(name))
 
-    def _view(self, name: HubName) -> _View:
+    def _view(self, name: Name) -> _View:
         view = self._views.get(name)
         if view is None:
-            repo = None if self._repo is None else self._repo(name)
+            repo: Repo | None = None
+            if isinstance(name, FolderName):
+                repo = FolderRepo(name)
+            elif self._repo is not None:
+                repo = self._repo(name)
             view = self._views[name] = _View(Mirror(self._root, name, repo))
         return view
 
@@ -161,7 +170,8 @@ class Remotes:
             view.read = read
             view.failure = None if read is not None else failure
             view.asked = True
-            view.look_again = self._clock() + (FRESH_S if read is not None else RETRY_S)
+            fresh = FRESH_FOLDER_S if isinstance(view.mirror.name, FolderName) else FRESH_S
+            view.look_again = self._clock() + (fresh if read is not None else min(fresh, RETRY_S))
 
     def _bring_behind(self, view: _View) -> None:
         """The same in a thread, and wait for it a little; then open what is here meanwhile."""

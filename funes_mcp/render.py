@@ -528,7 +528,9 @@ def kinds_text(kinds: Mapping[str, int]) -> str:
 
 def _published(status: PublishedStatus) -> list[str]:
     lines = [f"  a {'private' if status.private else 'public'} dataset on the Hub"]
-    if status.commit:
+    if not status.on_hub:
+        lines = ["  not made here: its indexes lie here, and nothing is written into its folder"]
+    elif status.commit:
         lines.append(
             f"  commit {_token(status.commit)[:12]}, fetched {_one_line(status.fetched_at, 40)}, "
             f"looked at last {_one_line(status.checked_at, 40) or 'never'}"

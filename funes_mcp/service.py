@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from funes_mcp.memory.model import Embedding, Filter
     from funes_mcp.memory.reader import MemoryReader
     from funes_mcp.redaction import Redactor
-    from funes_mcp.remotes import Remotes
+    from funes_mcp.remotes import Name, Remotes
     from funes_mcp.traces.adapter import TraceAdapter
 
 T = TypeVar("T")
@@ -127,6 +127,7 @@ class IndexService:
         self._lock_wait = lock_wait
         self._rerank = rerank
         self._readers: dict[str, MemoryReader] = {}
+        self._serving = False
 
     @cached_property
     def _loaded(self) -> tuple[list[TraceAdapter], list[str]]:
@@ -152,7 +153,9 @@ class IndexService:
         """The published memories that this process reads."""
         from funes_mcp.remotes import Remotes
 
-        return Remotes(self._home.root)
+        found = Remotes(self._home.root)
+        found.in_background = self._serving
+        return found
 
     @cached_property
     def _redactor(self) -> Redactor:
@@ -374,12 +377,13 @@ class IndexService:
         memories fetched from here on.
         """
         self.models.in_background = True
+        self._serving = True
         with suppress(Exception):
-            name = parse(memory)
-            if isinstance(name, HubName):
+            name = self._foreign(memory)
+            if name is not None:
                 self.remotes.start(name)
-            elif name is None or self._folder(memory):
-                self.recall(RecallRequest("warm up", k=1, memory=memory))
+                memory = LOCAL  # it is not waited for, and most of what is loaded is the same
+            self.recall(RecallRequest("warm up", k=1, memory=memory))
 
     def _open(self, label: str, bound: bool = False) -> _Opened:
         """The memory that a label means, as it is now.
@@ -392,8 +396,8 @@ class IndexService:
             NoMemoryError: There is none, found out before anything heavy is loaded.
             HubError, FunesError: See `Remotes.read`.
         """
-        name = parse(label)
-        if not isinstance(name, HubName):
+        name: Name | None = self._foreign(label)
+        if name is None:
             return _Opened(self._reader(label), label.strip() or LOCAL)
         try:
             read = self.remotes.read(name)
@@ -407,6 +411,15 @@ class IndexService:
             return _Opened(local, LOCAL, (f"{error.message} No copy of it is here: these are from the local memory.",))
         account = read.state.indexed
         return _Opened(read.reader, name.label, read.notes, True, () if account is None else account.lacking)
+
+    def _foreign(self, label: str) -> Name | None:
+        """The name of a memory that was not made here; None for those that were. Raises `NoMemoryError`."""
+        name = parse(label)
+        if isinstance(name, Path) and not ((folder := self._folder(label)) / FILE).exists():
+            from funes_mcp.memory.folder_repo import FolderName
+
+            return FolderName(folder, label.strip())
+        return name if isinstance(name, HubName) else None
 
     def _reader(self, label: str) -> MemoryReader:
         """A reader of a memory on this machine that sees what is committed now."""
@@ -618,8 +631,8 @@ class IndexService:
         from funes_mcp.wiring.flow import bindings, wiring_notes
         from funes_mcp.worker import hook_health
 
-        name = parse(memory)
-        if isinstance(name, HubName):
+        name = self._foreign(memory)
+        if name is not None:
             return self._published_status(name)
         survey = self._survey(memory)
         notes = [*self._loaded[1], *survey.notes]
@@ -678,7 +691,7 @@ class IndexService:
             bound=bound,
         )
 
-    def _published_status(self, name: HubName) -> StatusReport:
+    def _published_status(self, name: Name) -> StatusReport:
         """How a published memory stands here. Looks at the Hub, and fetches nothing.
 
         Raises:
@@ -686,7 +699,7 @@ class IndexService:
         """
         from funes_mcp.remotes import PATIENCE_S
 
-        mirror = self.remotes.mirror(name)
+        mirror, on_hub = self.remotes.mirror(name), isinstance(name, HubName)
         state, checked = mirror.state, mirror.checked_at
         notes: list[str] = []
         head = None
@@ -699,8 +712,9 @@ class IndexService:
         account = None if state is None else state.indexed
         if state is None or account is None:
             if head is not None:
-                state_of = PublishedStatus("", head.private)
-                notes.append(f"nothing of it is here yet: `funes recall --memory {name.label} …` fetches it")
+                state_of = PublishedStatus("", head.private, on_hub=on_hub)
+                brings = "fetches" if on_hub else "indexes"
+                notes.append(f"nothing of it is here yet: `funes recall --memory {name.label} …` {brings} it")
                 return StatusReport(
                     name.label, str(mirror.folder), exists=False, notes=tuple(notes), published=state_of
                 )
@@ -708,7 +722,8 @@ class IndexService:
         reader = mirror.reader()
         counts = reader.counts
         if head is not None and head.commit != account.commit:
-            notes.append("there is a newer version on the Hub; the next recall fetches it")
+            newer = "there is a newer version on the Hub; the next recall fetches it"
+            notes.append(newer if on_hub else "it has changed; the next recall indexes what is new")
         _, trouble = self.models.embedder_for(reader.embedding, ours=False)
         if trouble:
             notes.append(trouble)
@@ -731,6 +746,7 @@ class IndexService:
                 "" if checked is None else checked.strftime("%Y-%m-%dT%H:%M:%SZ"),
                 account.refused,
                 account.lacking,
+                on_hub,
             ),
         )
 

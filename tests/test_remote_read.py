@@ -275,6 +275,9 @@ def test_a_mirror_that_was_deleted_by_hand_is_made_again(
     import shutil
 
     ask(service, "lanterns")
+    told = [finding.message for finding in service.doctor().findings if finding.about == "other memories"]
+    assert len(told) == 1
+    assert told[0].startswith(f"copies of 1 are in {home / 'funes' / 'remotes'}: acme--x-")
     shutil.rmtree(home / "funes" / "remotes")
     assert len(texts(ask(service, "lanterns"))) == 2
     shutil.rmtree(home / "hf")
@@ -308,6 +311,23 @@ def test_a_memory_of_another_program_is_read_with_its_words(
     report = service.status("acme/rust")
     assert (report.chunks, report.embedded, report.embedder) == (60, 60, "BAAI/bge-small-en-v1.5")
     assert not [request for request in hub.asked if "_indices" in request.path]
+
+
+def test_a_folder_that_was_not_made_here_is_read_the_same_way(
+    hub: LoopbackHub, service: IndexService, ours: MachineA, tmp_path: Path
+) -> None:
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(ours.memory / "chunks.lance", copy / "chunks.lance")
+    before = sorted((path, path.stat().st_mtime_ns) for path in copy.rglob("*"))
+    answer = ask(service, "lanterns", str(copy))
+    assert (BOAT_HOUSE in texts(answer), answer.memory) == (True, str(copy))
+    assert sorted((path, path.stat().st_mtime_ns) for path in copy.rglob("*")) == before
+    assert "not made here" in render.render_status(service.status(str(copy)))
+    assert hub.asked == []
+    made_here = ask(service, "lanterns", str(ours.memory))
+    assert BOAT_HOUSE in texts(made_here)
 
 
 def test_an_older_one_says_that_it_lacks_what_is_asked_for(

@@ -109,9 +109,34 @@ class Mirrored:
     private: bool
 
 
-def folder_of(root: Path, name: HubName) -> Path:
+class Named(Protocol):
+    """A memory that is not ours: a `HubName`, or a folder."""
+
+    @property
+    def label(self) -> str: ...
+
+    @property
+    def slug(self) -> str: ...
+
+
+def folder_of(root: Path, name: Named) -> Path:
     """Where what this machine knows of a published memory lies, in the folder `root` (`$FUNES_HOME`)."""
     return root / FOLDER / name.slug
+
+
+def mirrors(root: Path) -> list[tuple[Path, int]]:
+    """Every mirror's folder in `root`, and the bytes in it; what it links to is not counted."""
+    found: list[tuple[Path, int]] = []
+    with suppress(OSError):
+        for folder in sorted((root / FOLDER).iterdir()):
+            size = 0
+            for at, _, names in os.walk(folder):
+                for name in names:
+                    with suppress(OSError):
+                        size += os.lstat(os.path.join(at, name)).st_size
+            if (folder / FILE).exists():
+                found.append((folder, size))
+    return found
 
 
 class Mirror:
@@ -123,7 +148,7 @@ class Mirror:
         repo: Stands for the repository on the Hub.
     """
 
-    def __init__(self, root: Path, name: HubName, repo: Repo | None = None) -> None:
+    def __init__(self, root: Path, name: Named, repo: Repo | None = None) -> None:
         self.name = name
         self.folder = folder_of(root, name)
         self._given = repo
@@ -247,6 +272,8 @@ class Mirror:
     @property
     def _repo(self) -> Repo:
         if self._given is None:
+            if not isinstance(self.name, HubName):
+                raise FunesError(f"{self.name.label} is nowhere to be had.")
             from funes_mcp.hub.datasets import DatasetRepo
 
             self._given = DatasetRepo(self.name.repo, self.name.revision)
@@ -462,6 +489,7 @@ def _link(source: Path, target: Path) -> None:
                 os.link(source, temporary)
             except OSError:
                 shutil.copyfile(source, temporary)
+                temporary.chmod(0o600)
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
