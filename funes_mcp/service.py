@@ -487,6 +487,8 @@ class IndexService:
 
     def scrub(self, *, dry: bool = False, told: Callable[[int, int], None] | None = None) -> ScrubReport:
         """Take credentials out of what is stored."""
+        from funes_mcp.curation import files
+        from funes_mcp.curation.decisions import reworded
         from funes_mcp.memory.writer import MemoryWriter
         from funes_mcp.publishing.stage import sweep
         from funes_mcp.redaction import ScannerError
@@ -504,6 +506,13 @@ class IndexService:
             with MemoryWriter.open(self._home.memory, embedding) as writer:
                 report = scrub(writer, self._redactor, embed, dry=dry, told=told)
             if not dry:
+
+                def redact(words: str) -> str:
+                    found = self._redactor.redact(words)
+                    report.facts += found.counts.total()
+                    return found.text
+
+                files.rewrite(self._home, lambda text, file: reworded(text, redact, file))
                 sweep(self._home.root / "remotes")  # what a killed push left of the old rows
             report.seconds = time.monotonic() - started
             return report
@@ -550,10 +559,14 @@ class IndexService:
 
     def forget(self, plan: ForgetPlan, told: Callable[[int, int], None] | None = None) -> int:
         """Remove sessions for good, also from the files of the memory."""
+        from funes_mcp.curation import files
+        from funes_mcp.curation.decisions import without
         from funes_mcp.memory.writer import MemoryWriter
         from funes_mcp.publishing.stage import sweep
 
         embedding = self._embedding()
+        # The titles of sessions stand there. First: without its decision a session is not published.
+        files.rewrite(self._home, lambda text, file: without(text, plan.sessions, file))
 
         def work() -> int:
             with MemoryWriter.open(self._home.memory, embedding) as writer:

@@ -10,7 +10,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from funes_mcp.curation import files
-from funes_mcp.curation.decisions import Entry, begun, edit, parse, title_of
+from funes_mcp.curation.decisions import Entry, begun, edit, parse, reworded, title_of, without
 from funes_mcp.curation.reviewed import Reviewed, StoredTurn, covered, reviewed
 from funes_mcp.errors import FunesError, MemoryBusyError
 from funes_mcp.home import FunesHome
@@ -62,6 +62,23 @@ def test_what_is_written_is_read_again(first: dict[str, Entry], second: dict[str
     assert found.entries == expected
 
 
+@given(st.dictionaries(names, entries, max_size=4), st.sets(st.integers(0, 3)), st.booleans())
+@settings(max_examples=50)
+def test_sessions_and_titles_are_taken_out_and_nothing_else(
+    first: dict[str, Entry], which: set[int], further: bool
+) -> None:
+    text = edit(BEGUN, first, "f") + ("\n[further]\nx = 1  # mine\n" if further else "")
+    gone = {name for place, name in enumerate(first) if place in which}
+    result = without(text, gone, "f")
+    assert parse(result, "f").entries == {name: entry for name, entry in first.items() if name not in gone}
+    assert ("x = 1  # mine" in result) == further
+    result = reworded(text, str.upper, "f")
+    assert {name: entry.title for name, entry in parse(result, "f").entries.items()} == {
+        name: entry.title.upper() for name, entry in first.items()
+    }
+    assert without(text, {"nothing of it" * 3}, "f") == reworded(text, str, "f") == text
+
+
 comments = st.text(st.characters(min_codepoint=32, max_codepoint=0x2FFF, exclude_categories=["Cs", "Cc", "Zl", "Zp"]))
 
 
@@ -108,6 +125,7 @@ def test_decisions_are_edited_however_they_are_written(text: str) -> None:
     assert (found["one"].choice, found["one"].reviewed, found["new"].choice) == ("include", REVIEW, "exclude")
     assert tomlkit.parse(result).unwrap()["sessions"]["one"]["mine"] == 1
     assert result.count("# `include` sends") == 1
+    assert parse(without(result, {"one"}, "f"), "f").entries == {k: e for k, e in found.items() if k != "one"}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,11 @@ from click.testing import CliRunner, Result
 from secrets_support import ONE, TWO, Agent
 
 from funes_mcp.cli.app import funes
+from funes_mcp.curation import files
+from funes_mcp.curation.decisions import Entry
 from funes_mcp.errors import BadRequestError, FunesError, NotFoundError
+from funes_mcp.home import FunesHome
+from funes_mcp.memory.label import HubName
 from funes_mcp.models import ForgetRequest, IndexRequest, RecallRequest
 from funes_mcp.redaction import Redactor
 
@@ -44,6 +48,20 @@ def sessions(agent: Agent) -> set[str]:
 
 def run(agent: Agent, monkeypatch: pytest.MonkeyPatch, *words: str, typed: str = "") -> Result:
     return CliRunner().invoke(funes, list(words), obj=agent.service, standalone_mode=False, input=typed)
+
+
+def test_nothing_of_it_is_left_among_decisions(agent: Agent) -> None:
+    home, name = FunesHome(agent.home / ".funes"), HubName("ada/kiln")
+    titled = {ONE: Entry("include", title="zephyrtitle"), TWO: Entry("exclude", title="an innocent question")}
+    path = files.save(home, name, "ada/tidepool", titled).path
+    forget(agent, session=ONE[:8])
+    assert ONE not in path.read_text()
+    assert "zephyrtitle" not in path.read_text()
+    assert "an innocent question" in path.read_text()
+    path.write_text("[")
+    with pytest.raises(FunesError, match="line 1"):
+        forget(agent, session=TWO[:8])
+    assert sessions(agent) == {TWO}
 
 
 def test_nothing_of_it_is_left_in_any_file(agent: Agent) -> None:

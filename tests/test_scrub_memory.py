@@ -11,6 +11,10 @@ from click.testing import CliRunner
 from secrets_support import ALPHABET, ONE, TWO, Agent, drawn, token
 
 from funes_mcp.cli.app import funes
+from funes_mcp.curation import files
+from funes_mcp.curation.decisions import Entry
+from funes_mcp.home import FunesHome
+from funes_mcp.memory.label import HubName
 from funes_mcp.memory.scrub import DROPPED, scrubbed
 from funes_mcp.models import GetRequest, IndexRequest, RecallRequest
 from funes_mcp.redaction import Finding, Redacted, Redactor, ScannerError
@@ -70,6 +74,17 @@ def test_what_an_older_version_stored_is_repaired(agent: Agent) -> None:
     assert len(agent.rows()) == len(rows) + 1
     assert agent.gate().held == 0
     agent.consistent()
+
+
+def test_titles_among_decisions_are_searched_too(agent: Agent) -> None:
+    agent.write(ONE, "an innocent question", "an innocent answer")
+    agent.service().index(IndexRequest())
+    entries = {ONE: Entry("include", title=f"Rotate {token(3)}"), TWO: Entry("exclude", title="fine")}
+    path = files.save(FunesHome(agent.home / ".funes"), HubName("ada/kiln"), "ada/tidepool", entries).path
+    assert agent.service().scrub().facts == 1
+    assert token(3) not in path.read_text()
+    assert 'title = "Rotate [REDACTED:' in path.read_text()
+    assert path.read_text().count("decision = ") == 2
 
 
 def test_a_transcript_that_is_read_again_from_its_beginning_does_not_double(agent: Agent) -> None:

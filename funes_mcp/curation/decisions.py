@@ -20,7 +20,7 @@ stays. A file that cannot be understood is an error and never read as far as it 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
@@ -156,6 +156,50 @@ def edit(text: str, changes: Mapping[str, Entry], file: str) -> str:
         except Exception:  # an attempt that breaks is an attempt that failed; the comparison decides
             continue
     raise FunesError(f"{file} could not be edited without changing what else is in it; nothing was changed.")
+
+
+def without(text: str, sessions: Collection[str], file: str) -> str:
+    """The text with nothing about some sessions. Raises `FunesError` as `edit` does."""
+    import tomlkit
+
+    values = _values(text, file)
+    stated = values.get(_SESSIONS, {})
+    gone = [name for name in stated if name in sessions] if isinstance(stated, dict) else []
+    if not gone:
+        return text
+    document = tomlkit.parse(text)
+    for name in gone:
+        del cast(Any, document[_SESSIONS])[name]
+    left = {name: entry for name, entry in stated.items() if name not in gone}
+    return _checked(tomlkit.dumps(document), {**values, _SESSIONS: left}, file)
+
+
+def reworded(text: str, change: Callable[[str], str], file: str) -> str:
+    """The text with titles and notes changed. Raises `FunesError` as `edit` does."""
+    import tomlkit
+
+    values = _values(text, file)
+    stated = values.get(_SESSIONS, {})
+    document = tomlkit.parse(text)
+    wanted: dict[str, Any] = {}
+    changed = False
+    for name, entry in stated.items() if isinstance(stated, dict) else ():
+        wanted[name] = entry
+        for key in ("title", "note"):
+            words = entry.get(key) if isinstance(entry, dict) else None
+            if isinstance(words, str) and (other := change(words)) != words:
+                wanted[name] = {**wanted[name], key: other}
+                cast(Any, document[_SESSIONS])[name][key] = other
+                changed = True
+    return _checked(tomlkit.dumps(document), {**values, _SESSIONS: wanted}, file) if changed else text
+
+
+def _checked(text: str, wanted: dict[str, Any], file: str) -> str:
+    """An edited text, when it says what it should. TOML may drop a table that became empty."""
+    found = _values(text, file)
+    if {**found, _SESSIONS: found.get(_SESSIONS, {})} != wanted:
+        raise FunesError(f"{file} could not be edited without changing what else is in it; nothing was changed.")
+    return text
 
 
 def begun(memory: str, repository: str) -> str:

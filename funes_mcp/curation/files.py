@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -92,14 +92,43 @@ def save(home: FunesHome, name: HubName, repository: str, changes: Mapping[str, 
     Raises:
         FunesError: It cannot be understood, says another repository, or cannot be written; it is as it was.
     """
+    with _lock(home):
+        return _saved(home, name, repository, changes)
+
+
+def rewrite(home: FunesHome, change: Callable[[str, str], str]) -> None:
+    """Change what all files say.
+
+    Args:
+        change: Gets a file's text and what to call it in errors; see `decisions.without` and `decisions.reworded`.
+
+    Raises:
+        FunesError: One cannot be understood or written; it is as it was.
+    """
+    if not _files(home):
+        return
+    with _lock(home):
+        for path in _files(home):
+            text = _read(path)
+            if text is not None and (other := change(text, str(path))) != text:
+                _write(path, other)
+
+
+def _lock(home: FunesHome) -> WriterLock:
     lock = WriterLock(folder(home))
     try:
         if not lock.acquire(PATIENCE_S):
             raise MemoryBusyError("Another funes process is writing down decisions.", "Try again in a moment.")
     except OSError as error:
         raise FunesError(f"{folder(home)} cannot be written: {error}. What was said before is kept.") from error
-    with lock:
-        return _saved(home, name, repository, changes)
+    return lock
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        write_private(path, text.encode())
+    except (OSError, UnicodeEncodeError) as error:
+        raise FunesError(f"{path} could not be written: {error}. What it said before is kept.") from error
 
 
 def _saved(home: FunesHome, name: HubName, repository: str, changes: Mapping[str, Entry]) -> Kept:
@@ -110,10 +139,7 @@ def _saved(home: FunesHome, name: HubName, repository: str, changes: Mapping[str
     elif not decisions.same(decisions.parse(text, str(path)).repository, repository):
         raise BadRequestError(f"{path} now names another repository than {repository}; nothing was changed.")
     text = decisions.edit(text, changes, str(path))
-    try:
-        write_private(path, text.encode())
-    except (OSError, UnicodeEncodeError) as error:
-        raise FunesError(f"{path} could not be written: {error}. What it said before is kept.") from error
+    _write(path, text)
     return Kept(path, decisions.parse(text, str(path)))
 
 
