@@ -270,3 +270,9 @@ def test_help_loads_the_command_line_alone() -> None:
         "    except SystemExit as end: assert not end.code\n"
     )
     assert heavy(modules, "click") == []
+
+
+@pytest.mark.parametrize(("before", "after"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "4"}, "4")])
+def test_products_get_one_thread_unless_somebody_says_otherwise(before: dict[str, str], after: str) -> None:
+    handshake._calm(before)
+    assert before == {"OPENBLAS_NUM_THREADS": after}
