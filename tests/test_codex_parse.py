@@ -507,6 +507,24 @@ def test_a_broken_first_line_costs_only_itself(tmp_path: Path) -> None:
     assert tally.skipped["line", "torn line"] == 1
 
 
+def test_turns_know_when_they_are_said_in_another_folder(tmp_path: Path) -> None:
+    turns, _, info = read(
+        tmp_path,
+        meta(),
+        line("turn_context", {"cwd": "/home/u/one"}),
+        message("user", "a"),
+        line("turn_context", {"cwd": "/home/u/two"}),
+        message("user", "b"),
+        message("assistant", "c"),
+        line("turn_context", {}),
+        message("user", "d"),
+        line("turn_context", {"cwd": "/home/u/funes"}),
+        message("user", "e"),
+    )
+    assert info.cwd == "/home/u/funes"
+    assert [turn.cwd for turn in turns] == ["/home/u/one", "/home/u/two", "/home/u/two", "/home/u/two", None]
+
+
 def test_a_directory_from_the_environment_when_nothing_else_tells(tmp_path: Path) -> None:
     _, _, info = read(
         tmp_path,

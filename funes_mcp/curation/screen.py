@@ -30,6 +30,9 @@ ANSWER_LINES: Final = 3
 #: Stands in the preview above what came after the last review.
 _FRESH: Final = "--- after the last review ---"
 
+#: Names of subagents that the preview shows.
+AGENTS: Final = 6
+
 #: Characters of a filter.
 _LONGEST_FILTER: Final = 60
 
@@ -163,6 +166,9 @@ def rows_of(items: Sequence[Reviewable], heads: Mapping[str, str], order: Sequen
             f"{_number(session.turns, 'turn')}, {_number(session.passages, 'passage')}"
             + (f", with {_number(len(session.parts) - 1, 'subagent')}" if len(session.parts) > 1 else ""),
         ]
+        agents = sorted({_one_line(part.agent) for part in session.parts[1:] if part.agent})
+        if agents:
+            facts.append(f"subagents: {', '.join(agents[:AGENTS])}{', …' if len(agents) > AGENTS else ''}")
         if session.elsewhere:
             facts.append(f"{_number(session.elsewhere, 'turn')} in other folders: never published here")
         facts += [
