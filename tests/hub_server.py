@@ -286,7 +286,7 @@ class LoopbackHub:
             at.branches.setdefault(branch, at.branches["main"])
             tree = {path: blob for path, blob in at.head(branch).tree.items() if path not in delete}
             for path, data in (files or {}).items():
-                tree[path] = Blob(data, _large(path, len(data)))
+                tree[path] = Blob(data, _large(path, len(data), data[:512]))
                 if tree[path].large:
                     at.large[tree[path].oid] = data
             return at.put(tree, message, branch)
@@ -392,8 +392,9 @@ class LoopbackHub:
         self._closed.wait(600)
 
 
-def _large(path: str, size: int) -> bool:
-    return size > 0 and (path.endswith(_LARGE_NAMES) or size > _LARGE)
+def _large(path: str, size: int, sample: bytes) -> bool:
+    """Whether a file goes to the large ones: by its name, for its size, or because it is no text."""
+    return size > 0 and (path.endswith(_LARGE_NAMES) or size > _LARGE or b"\0" in sample)
 
 
 def _parts(one: Asked) -> list[bytes]:
@@ -730,7 +731,8 @@ class _Exchange:
         files = []
         for file in json.loads(self.body)["files"]:
             here = tree.get(file["path"])
-            mode = "lfs" if _large(file["path"], file["size"]) else "regular"
+            sample = base64.b64decode(file["sample"])
+            mode = "lfs" if _large(file["path"], file["size"], sample) else "regular"
             files.append(
                 {
                     "path": file["path"],

@@ -25,8 +25,8 @@ def dataset_folder(repo: str) -> Path:
     return cache_folder() / "--".join(("datasets", *repo.split("/")))
 
 
-def is_content(path: Path, size: int, oid: str) -> bool:
-    """Whether a file is here and is what a repository says it is.
+def is_content(path: Path, size: int, oid: str) -> bool | None:
+    """Whether a file is what a repository says it is; None when it is not here, or not to be read.
 
     Args:
         size: In bytes.
@@ -34,13 +34,13 @@ def is_content(path: Path, size: int, oid: str) -> bool:
     """
     digest = hashlib.sha256() if len(oid) == 64 else hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
     try:
-        if path.stat().st_size != size:
-            return False
         with open(path, "rb") as content:
+            if os.fstat(content.fileno()).st_size != size:
+                return False
             while block := content.read(_BLOCK):
                 digest.update(block)
     except OSError:
-        return False
+        return None
     return digest.hexdigest() == oid
 
 

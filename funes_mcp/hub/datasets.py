@@ -144,11 +144,13 @@ class DatasetRepo:
         pointer = storage / "snapshots" / _commit(commit) / file.path
         blob = storage / "blobs" / file.oid
         for here in (pointer, blob):
-            if is_content(here, file.size, file.oid):
+            found = is_content(here, file.size, file.oid)
+            if found:
                 if told is not None:
                     told(file.size, file.size)
                 return pointer if here is pointer else linked(blob, pointer)
-        discard(storage, pointer, blob)
+            if found is False:  # and not where nothing was: another thread may just have put it there
+                discard(storage, here)
         self._api()
         from huggingface_hub import hf_hub_download
 

@@ -153,9 +153,10 @@ def _answered(error: HfHubHTTPError, what: str) -> HubError:
     if status == 404 and "/tree/" in request.url.path:
         return HubFileMissingError(f"{what} has no such folder at {host()}.")
     if status in (402, 403):
+        may = "read it" if request.method in ("GET", "HEAD") else "write there"
         return HubDeniedError(
-            f"{host()} does not let this token do that with {what}{said}.",
-            "Set HF_TOKEN to one that may write there, or run `hf auth login`.",
+            f"{host()} does not let {'this token' if _has_token(request) else 'you'} do that with {what}{said}.",
+            f"Set HF_TOKEN to one that may {may}, or run `hf auth login`.",
         )
     if status == 409 and request.url.path.endswith("/api/repos/create"):
         return HubConflictError(f"{what} exists at {host()} meanwhile.", "Do the same again.")

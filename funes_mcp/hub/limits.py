@@ -10,7 +10,6 @@ import os
 import re
 from functools import cache
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 from funes_mcp.hub.address import endpoint, host
 from funes_mcp.hub.errors import SECONDS, HubError, asked_wait
@@ -54,10 +53,11 @@ def before(request: httpx.Request) -> None:
     limits = dict(request.extensions.get("timeout") or {})
     read = _READ if request.method in ("GET", "HEAD") else _WRITE
     for part, seconds in {"connect": _CONNECT, "pool": _CONNECT, "write": _WRITE, "read": read}.items():
-        if limits.get(part) is None:
+        # Where a file's headers are asked for again, the library waits a minute for each of six answers.
+        if limits.get(part) is None or (request.method == "HEAD" and limits[part] > seconds):
             limits[part] = seconds
     request.extensions["timeout"] = limits
-    if "authorization" in request.headers and not _is_hub(str(request.url)):
+    if "authorization" in request.headers and not _is_hub(request.url):
         del request.headers["authorization"]
 
 
@@ -79,9 +79,9 @@ def after(response: httpx.Response) -> None:
             headers["RateLimit"] = SECONDS.sub(lambda m: f"t={min(int(m[1]), _MOST_WAIT)}", headers["RateLimit"])
 
 
-def _is_hub(url: str) -> bool:
+def _is_hub(url: httpx.URL) -> bool:
     """Whether an address is on the Hub in use: the same host and port, over the same protocol or a safer one."""
-    asked, hub = urlsplit(url), urlsplit(endpoint())
-    if asked.scheme == hub.scheme:
-        return (asked.hostname, asked.port) == (hub.hostname, hub.port)
-    return (asked.scheme, hub.scheme) == ("https", "http") and asked.hostname == hub.hostname
+    hub = type(url)(endpoint())
+    if url.scheme == hub.scheme:
+        return (url.host, url.port) == (hub.host, hub.port)
+    return (url.scheme, hub.scheme) == ("https", "http") and url.host == hub.host
