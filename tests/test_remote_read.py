@@ -21,6 +21,7 @@ from funes_mcp.errors import FunesError
 from funes_mcp.home import FunesHome
 from funes_mcp.hub.datasets import DatasetRepo, RepoFile, RepoHead
 from funes_mcp.hub.errors import HubDeniedError, HubRepoMissingError, HubUnreachableError
+from funes_mcp.memory import foreign_index, remote
 from funes_mcp.memory.chunk import chunks_of
 from funes_mcp.memory.label import HubName
 from funes_mcp.memory.remote import Mirror, Step
@@ -68,11 +69,10 @@ def ours(tmp_path: Path, hub: LoopbackHub) -> MachineA:
     return machine
 
 
-def funes(hub: LoopbackHub, home: Path, *arguments: str, **more: str | None) -> subprocess.CompletedProcess[str]:
-    environ = {**hub.environ(home), **more}
+def funes(hub: LoopbackHub, home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "funes_mcp", *arguments],
-        env={name: value for name, value in environ.items() if value is not None},
+        env=hub.environ(home),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         encoding="utf-8",
@@ -127,18 +127,6 @@ def test_a_command_line_fetches_what_is_new_and_nothing_twice(hub: LoopbackHub, 
     assert "a private dataset on the Hub" in told.stdout
 
 
-def test_without_the_hub_the_copy_answers_and_says_so(hub: LoopbackHub, ours: MachineA, tmp_path: Path) -> None:
-    home = tmp_path / "b"
-    home.mkdir()
-    missing = funes(hub, home, "recall", "lanterns", "--memory", NAME, HF_HUB_OFFLINE="1")
-    assert (missing.returncode, missing.stdout) == (1, "")
-    assert "HF_HUB_OFFLINE is set" in missing.stderr
-    funes(hub, home, "recall", "lanterns", "--memory", NAME)
-    away = funes(hub, home, "recall", "lanterns", "--memory", NAME, HF_HUB_OFFLINE="1")
-    assert BOAT_HOUSE in away.stdout
-    assert f"This is {NAME} as of 20" in away.stderr
-
-
 def test_two_processes_that_open_a_memory_at_once_fetch_each_file_once(
     hub: LoopbackHub, ours: MachineA, tmp_path: Path
 ) -> None:
@@ -167,7 +155,20 @@ def home(tmp_path: Path) -> Path:
 @pytest.fixture
 def service(hub: LoopbackHub, home: Path, monkeypatch: pytest.MonkeyPatch) -> IndexService:
     hub.settle(monkeypatch, home)
+    monkeypatch.setattr(remote, "index_apart", index_here)
     return open_again(home)
+
+
+def index_here(
+    table: Path, folder: Path, rows: int, *, compare: bool, told: Callable[[int, int], None] | None
+) -> foreign_index.Indexed:
+    """What the process of its own does, in this one, to save the time that it takes to start."""
+
+    def tell(message: dict, **_: object) -> None:
+        if told is not None and "at" in message:
+            told(*message["at"])
+
+    return foreign_index._index(table, folder, compare, tell)
 
 
 def open_again(home: Path) -> IndexService:
@@ -226,6 +227,21 @@ def test_a_refusal_is_an_error_without_a_copy_and_a_note_with_one(
     assert BOAT_HOUSE in texts(answer)
     assert f"This is {NAME} as of 20" in answer.notes[0]
     assert answer.memory == NAME
+
+
+def test_without_the_hub_the_copy_answers_and_says_so(
+    hub: LoopbackHub, service: IndexService, ours: MachineA, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask(service, "lanterns")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for bound in (True, False):
+        away = ask(open_again(home), "lanterns", bound=bound)
+        assert BOAT_HOUSE in texts(away)
+        assert away.notes[0].startswith(f"HF_HUB_OFFLINE is set, so {NAME} is not asked for")
+        assert f"This is {NAME} as of 20" in away.notes[0]
+    report = open_again(home).status(NAME)
+    assert report.chunks == 2
+    assert report.notes[0].startswith("HF_HUB_OFFLINE is set")
 
 
 def test_the_hub_is_asked_again_after_a_while_and_not_before(
