@@ -304,7 +304,7 @@ class _DrawnFetch:
             console = Console(stderr=True, no_color=not terminal.colours(sys.stderr))
             columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[amount]}"))
             self._bar = Bar(*columns, console=console, transient=True)
-            self._task = self._bar.add_task("", total=None, amount="")
+            self._task = self._bar.add_task(f"Fetching {self._label}", total=None, amount="")
             self._bar.start()
         return self._bar, self._task
 

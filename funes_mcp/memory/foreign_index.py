@@ -278,8 +278,9 @@ def _confine(rows: int) -> None:
 
 
 def _end_with_parent() -> None:
-    while sys.stdin is not None and sys.stdin.buffer.read(1):
-        pass
+    with suppress(OSError):
+        while os.read(0, 1):
+            pass
     os._exit(1)
 
 
@@ -298,4 +299,5 @@ def _watch_memory(most: int) -> None:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(json.loads(sys.argv[1])))
+    # Without the interpreter's own end, which would wait for threads of libraries: all is written and told.
+    os._exit(main(json.loads(sys.argv[1])))
