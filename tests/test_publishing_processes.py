@@ -73,7 +73,7 @@ def test_a_push_that_is_killed_is_completed_by_a_later_one(
 ) -> None:
     ann = Machine(hub, tmp_path / "ann", with_rules)
     ann.store(session("one"), session("two"))
-    for stage in ("create", "upload", "commit", "landed"):
+    for stage in ("upload", "commit", "landed"):
         hub.fail(stage, "stall", after=5_000 if stage == "upload" else 0)
         process = ann.start()
         assert hub.stalled(stage), process.communicate()

@@ -27,6 +27,7 @@ from funes_mcp.hub.errors import (
     HubRevisionMissingError,
     words,
 )
+from funes_mcp.hub.limits import prepare
 from funes_mcp.hub.streams import Told, bar
 
 if TYPE_CHECKING:
@@ -140,6 +141,7 @@ def sha256_of(path: Path) -> str:
 def _metadata(repo: str, path: str, revision: str, timeout: float = 10.0) -> HfFileMetadata:
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
 
+    prepare()  # before the first request of the process: later, it would cut off those that are under way
     url = hf_hub_url(repo, path, revision=revision, endpoint=endpoint())
     return get_hf_file_metadata(url, timeout=timeout, token=None, library_name="funes-mcp")
 
