@@ -156,6 +156,7 @@ KEYS = st.sampled_from(
 )
 @example(["enter"], "\x1b[2J\x07\u202e宽宽宽", 20, 10)
 @example([], "宽" * 60, 37, 24)
+@example(["enter"], "\n", 20, 8)
 def test_what_is_shown_always_fits_and_is_harmless(keys: list[str], words: str, width: int, height: int) -> None:
     screen = begin("a/b", "c/d", [*ITEMS, item(words or "x")], {**HEADS, words or "x": words, "s1": words})
     screen, _ = pressed(screen, *keys, height=height)

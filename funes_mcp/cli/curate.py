@@ -211,12 +211,16 @@ def _lines(desk: Desk) -> str:
     heads = desk.heads([item.session for item in items])
     width = max((len(item.session.session) for item in items), default=0)
     return "".join(
-        f"{item.standing.state:<8}  {render.harmless(item.session.session):<{width}}  {item.session.ended[:10]:<10}  "
-        f"{item.session.harness:<11}  {_number(item.session.turns, 'turn'):>11}"
+        f"{item.standing.state:<8}  {_word(item.session.session):<{width}}  {_word(item.session.ended[:10]):<10}  "
+        f"{_word(item.session.harness):<11}  {_number(item.session.turns, 'turn'):>11}"
         f"{_growth(item)}  {heads.get(item.session.session, '')}".rstrip()
         + "\n"
         for item in items
     )
+
+
+def _word(text: str) -> str:
+    return render.harmless("_".join(text.split()))
 
 
 def _growth(item: Reviewable) -> str:

@@ -499,7 +499,7 @@ def _one_line(text: str) -> str:
 
 
 def _moment(ts: str) -> str:
-    return harmless(ts[:16].replace("T", " "))
+    return _one_line(ts[:16].replace("T", " "))
 
 
 def _number(count: int, what: str) -> str:
