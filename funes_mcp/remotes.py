@@ -70,6 +70,7 @@ class _View:
     step: Step | None = None
     thread: threading.Thread | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
+    starting: threading.Lock = field(default_factory=threading.Lock)
 
 
 class Remotes:
@@ -203,10 +204,6 @@ class Remotes:
                         view.read = Read(reader, state, (note,))
 
     def _begin(self, view: _View) -> threading.Thread:
-        thread = view.thread
-        if thread is not None and thread.is_alive():
-            return thread
-
         def told(step: Step) -> None:
             view.step = step
 
@@ -218,10 +215,13 @@ class Remotes:
             finally:
                 view.thread = None
 
-        view.step = None
-        view.thread = thread = threading.Thread(target=run, name="funes-mirror", daemon=True)
-        thread.start()
-        return thread
+        with view.starting:  # a mirror belongs to one thread
+            thread = view.thread
+            if thread is None or not thread.is_alive():
+                view.step = None
+                view.thread = thread = threading.Thread(target=run, name="funes-mirror", daemon=True)
+                thread.start()
+            return thread
 
     @staticmethod
     def _forget(view: _View) -> None:

@@ -6,6 +6,7 @@ import os
 import shlex
 import struct
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 from hub_server import LoopbackHub
 from memory_support import store, transcript
 
-from funes_mcp import render
+from funes_mcp import remotes, render
 from funes_mcp.deepmodels import DeepModels
 from funes_mcp.errors import FunesError, MemoryDamagedError
 from funes_mcp.home import FunesHome
@@ -23,6 +24,7 @@ from funes_mcp.hub.datasets import RepoFile, RepoHead
 from funes_mcp.memory import foreign, foreign_index, manifest, remote
 from funes_mcp.memory.chunk import chunk_id
 from funes_mcp.memory.label import HubName
+from funes_mcp.memory.lock import WriterLock
 from funes_mcp.memory.model import Embedding, Filter
 from funes_mcp.memory.reader import MemoryReader
 from funes_mcp.memory.table import ChunkTable
@@ -380,6 +382,23 @@ def test_the_process_has_no_tokens_and_ends_with_its_parent(tmp_path: Path, monk
     assert names <= {*foreign_index._PASSED, "PYTHONSAFEPATH", "PYTHONIOENCODING", "LC_CTYPE"}
 
 
+def test_a_process_that_outlived_its_parent_is_waited_for(tmp_path: Path) -> None:
+    folder = plant(tmp_path / "table", [row(0)])
+    (tmp_path / "index").mkdir()
+    left = WriterLock(tmp_path / "index" / "indexing")
+    assert left.acquire()
+    alive = threading.Event()
+
+    def tell(message: dict[str, Any], **_: Any) -> None:
+        if "alive" in message and left.held:
+            alive.set()
+            left.release()
+
+    result = foreign_index._index(folder, tmp_path / "index", False, tell)
+    assert alive.is_set()
+    assert result.rows == 1
+
+
 # --- as a whole -----------------------------------------------------------------------------------------
 
 
@@ -538,3 +557,25 @@ def test_own_rows_are_not_refused(tmp_path: Path) -> None:
     store(tmp_path / "memory", file)
     result, reader = indexed(tmp_path / "memory", tmp_path / "i")
     assert (result.refused, result.lacking, reader.chunks) == ((), (), 4)
+
+
+def test_two_threads_of_a_server_bring_a_memory_once(table: Path, tmp_path: Path) -> None:
+    shelf = shelf_of(table)
+    begun = threading.Barrier(2)
+    found = remotes.Remotes(tmp_path, lambda _: shelf)
+    found.in_background = True
+    threads: list[threading.Thread] = []
+
+    def begin() -> None:
+        begun.wait()
+        threads.append(found._begin(found._view(HubName(NAME))))
+
+    both = [threading.Thread(target=begin) for _ in range(2)]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join()
+    for thread in threads:
+        thread.join()
+    assert found.read(HubName(NAME)).reader.chunks
+    assert len(shelf.fetched) == len(set(shelf.fetched))

@@ -11,7 +11,7 @@ import click
 
 from funes_mcp.cli import terminal
 from funes_mcp.cli.push import summary, talking
-from funes_mcp.errors import FunesError
+from funes_mcp.errors import FunesError, NoMemoryError
 from funes_mcp.hub.errors import HubUnreachableError
 from funes_mcp.memory import label
 from funes_mcp.models import PushRequest, Service, Target
@@ -107,6 +107,9 @@ def first_push(service: Service, binding: Binding) -> int:
     try:
         with talking() as talk:
             report = service.push(PushRequest(binding.memory, yes=True), talk)
+    except NoMemoryError:
+        terminal.notes([f"There is nothing to publish to {binding.memory} yet; sessions are published as they end."])
+        return 0
     except HubUnreachableError as error:
         terminal.notes([f"{error.message} Nothing was published yet: run `funes push {binding.memory}`."])
         return 0

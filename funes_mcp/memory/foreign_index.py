@@ -43,6 +43,9 @@ _LARGEST_FILE: Final = 64 << 30
 #: Rows that are indexed at a time: small enough to tell how far it is, large enough to train a dictionary on.
 _AT_ONCE: Final = 4_000
 
+#: The folder with the lock of the one process that writes the indexes.
+_LOCK: Final = "indexing"
+
 _LONGEST_LINE: Final = 1 << 16
 _TELL_EVERY_S: Final = 0.25
 _LOOK_EVERY_S: Final = 0.1
@@ -215,20 +218,28 @@ def main(order: Mapping[str, Any]) -> int:
 
 def _index(table: Path, folder: Path, compare: bool, tell: Callable[..., None]) -> Indexed:
     from funes_mcp.memory.foreign import ForeignTable
+    from funes_mcp.memory.lock import WriterLock
     from funes_mcp.memory.table import ChunkTable
 
-    with derived.private_files():
-        foreign = ForeignTable(ChunkTable.open(table), lambda: tell({"alive": True}))
-        if compare:
-            _drop_changed(foreign, folder)
-        derived.catch_up(
-            foreign,
-            folder,
-            told=lambda done, total: tell({"at": [done, total]}, always=done in (0, total)),
-            group=_AT_ONCE,
-        )
-        rows = sum(1 for _ in foreign.ids())
-    return Indexed(rows, tuple(sorted(foreign.refused.items())), tuple(foreign.lacking))
+    # Whoever ordered this is alone with the mirror, but a process whose parent was killed ends a moment after it.
+    lock = WriterLock(folder / _LOCK)
+    while not lock.acquire(_LOOK_EVERY_S):
+        tell({"alive": True})
+    try:
+        with derived.private_files():
+            foreign = ForeignTable(ChunkTable.open(table), lambda: tell({"alive": True}))
+            if compare:
+                _drop_changed(foreign, folder)
+            derived.catch_up(
+                foreign,
+                folder,
+                told=lambda done, total: tell({"at": [done, total]}, always=done in (0, total)),
+                group=_AT_ONCE,
+            )
+            rows = sum(1 for _ in foreign.ids())
+        return Indexed(rows, tuple(sorted(foreign.refused.items())), tuple(foreign.lacking))
+    finally:
+        lock.release()
 
 
 def _drop_changed(table: ForeignTable, folder: Path) -> None:

@@ -219,6 +219,8 @@ class Publisher:
         with self._alone():
             try:
                 report = self._push(request, talk)
+            except NoMemoryError:  # no failure to wait for: the first session makes one
+                raise
             except FunesError as error:
                 self._failed(error)
                 raise
