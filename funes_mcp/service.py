@@ -640,8 +640,7 @@ class IndexService:
     def status(self, memory: str = LOCAL) -> StatusReport:
         """Say how a memory stands."""
         from funes_mcp.curation import trouble
-        from funes_mcp.publishing.bound import bound_memories
-        from funes_mcp.wiring.flow import bindings, wiring_notes
+        from funes_mcp.wiring.flow import wiring_notes
         from funes_mcp.worker import hook_health
 
         name = self._foreign(memory)
@@ -662,6 +661,7 @@ class IndexService:
                 pending=survey.waiting,
                 harnesses=harness_statuses(survey, {}, {}),
                 notes=tuple(notes),
+                bound=self._bound(),
             )
         counts = reader.counts
         if memory in ("", LOCAL) and (moving := self.models.moving()) is not None:
@@ -682,11 +682,9 @@ class IndexService:
                 )
         bound: tuple[BoundMemory, ...] = ()
         if memory in ("", LOCAL):
-            catalog = reader.catalog
             if decided := trouble(self._home):
                 notes.append(decided)
-            wired = bindings(self._home, self._environ, self._user_home)
-            bound = bound_memories(self._home, wired, lambda: {} if catalog is None else catalog.session_marks())
+            bound = self._bound()
         coverage = {} if reader.catalog is None else reader.catalog.coverage()
         return StatusReport(
             label=memory or LOCAL,
@@ -703,6 +701,27 @@ class IndexService:
             hooks=hooks,
             bound=bound,
         )
+
+    def _bound(self, name: HubName | None = None) -> tuple[BoundMemory, ...]:
+        """What is known here of the published memories that agents are bound to or that were published to.
+
+        Args:
+            name: Only this one.
+        """
+        from funes_mcp.publishing.bound import bound_memories
+        from funes_mcp.wiring.flow import bindings
+
+        def marks() -> dict[str, int]:
+            if not (self._home.memory / FILE).exists():
+                return {}
+            catalog = Catalog(self._home.memory, writable=False)
+            try:
+                return catalog.session_marks()
+            finally:
+                catalog.close()
+
+        found = bound_memories(self._home, bindings(self._home, self._environ, self._user_home), marks)
+        return tuple(one for one in found if name is None or one.label == name.label)
 
     def _published_status(self, name: Name) -> StatusReport:
         """How a published memory stands here. Looks at the Hub, and fetches nothing.
@@ -761,6 +780,7 @@ class IndexService:
                 account.lacking,
                 on_hub,
             ),
+            bound=self._bound(name) if isinstance(name, HubName) else (),
         )
 
     def _survey(self, memory: str) -> Survey:

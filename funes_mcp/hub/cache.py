@@ -44,6 +44,23 @@ def is_content(path: Path, size: int, oid: str) -> bool | None:
     return digest.hexdigest() == oid
 
 
+def keep(repo: str, path: Path) -> None:
+    """Put a file that was just uploaded where a fetched one would lie, so that it need not be fetched. Never raises.
+
+    Args:
+        path: A large file, which a repository knows by the SHA-256 of its content. It is linked, so it must not change.
+    """
+    with suppress(OSError):
+        digest = hashlib.sha256()
+        with open(path, "rb") as content:
+            while block := content.read(_BLOCK):
+                digest.update(block)
+        blob = dataset_folder(repo) / "blobs" / digest.hexdigest()
+        if not blob.exists():
+            blob.parent.mkdir(parents=True, exist_ok=True)
+            os.link(path, blob)
+
+
 def linked(blob: Path, pointer: Path) -> Path:
     """A name in a commit's folder for a content that is here, as the library makes it; the content where it cannot."""
     try:

@@ -287,12 +287,17 @@ class ChunkTable:
         return cls.open(folder)
 
     def indexes(self) -> dict[str, int]:
-        """The search indexes that Lance keeps in the table itself, with the number of rows each lacks."""
+        """The search indexes that Lance keeps in the table itself, with the number of rows each lacks.
+
+        Those that have the name that Lance gives to them. Their files need not be here.
+        """
         lacking: dict[str, int] = {}
-        for index in self._table.list_indices():
+        for name in (f"{column}_idx" for column in self.columns):
+            # Asked one by one: a list is made by opening them all, and what is not here is complained about on stderr.
             with suppress(OSError, ValueError, RuntimeError):
-                stats = self._table.index_stats(index.name)
-                lacking[index.name] = int(stats.num_unindexed_rows) if stats is not None else 0
+                stats = self._table.index_stats(name)
+                if stats is not None:
+                    lacking[name] = int(stats.num_unindexed_rows)
         return lacking
 
     def tidy(self) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from funes_mcp.errors import FunesError, MemoryDamagedError, NoMemoryError, PushBusyError, PushRefusedError
+from funes_mcp.hub import cache
 from funes_mcp.hub.errors import HubConflictError, HubDeniedError, HubError, HubRepoMissingError, HubUnreachableError
 from funes_mcp.memory.catalog import FILE, Catalog
 from funes_mcp.memory.label import HubName
@@ -342,6 +343,8 @@ class Publisher:
             self._done(report, ours, made, None)
             return
         embed = self._embed(theirs.table) if anew and len(made.wanted) else None
+        if request.dry and theirs.missing and theirs.missing not in report.notes:
+            report.notes.append(theirs.missing)
         if not request.dry and len(made.wanted):
             self._agree(request, talk, theirs, made)
         passed = self._gated(ours, made, talk, report)
@@ -386,6 +389,8 @@ class Publisher:
             if error.uncertain and report.sent:
                 ours.sending = passed
             raise
+        for path in changes.add.values():
+            cache.keep(self._name.repo, path)  # this machine's mirror need not fetch what came from here
         self._done(report, ours, made, passed)
 
     def _selected(self, theirs: _Theirs, report: PushReport) -> plan.Selection | None:
