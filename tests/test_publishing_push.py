@@ -303,6 +303,24 @@ def test_a_memory_with_nothing_of_this_machine_asks_first(ann: Machine, bob: Mac
     assert push(bob, answer=None).sent == 1  # it was asked once
 
 
+def test_to_have_a_dataset_made_is_not_to_agree_to_somebody_elses(ann: Machine, bob: Machine, data: Dataset) -> None:
+    ann.store(session("one", "words of ann"))
+    bob.store(session("two", "words of bob"))
+    talk = Answers()
+    publisher = ann.publisher()
+    agrees = talk.agrees
+
+    def slowly(question: str) -> bool | None:
+        if not data.commits:
+            push(bob)
+            return agrees(question)
+        return None
+
+    talk.agrees = slowly  # type: ignore[method-assign]
+    with pytest.raises(PushRefusedError, match="none of them from this machine"):
+        publisher.push(PUSH, talk)
+
+
 def test_a_memory_that_was_replaced_by_another_asks_again(ann: Machine, bob: Machine, data: Dataset) -> None:
     ann.store(session("one", "words of ann"))
     push(ann)

@@ -80,7 +80,8 @@ def _bound(target: Target, title: str, service: Service, yes: bool) -> Binding:
         notes = (f"{target.trouble} {title} is bound to {name} all the same. Still to be done: {later}",)
         if not question:
             return Binding(name, publishes=True, notes=notes)
-    service.agree(name, public=target.state == "there" and not target.private)
+    if target.state != "missing":  # one that is made by the first push is known to be ours then
+        service.agree(name, public=not target.private)
     return Binding(name, publishes=True, notes=notes)
 
 

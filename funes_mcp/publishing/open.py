@@ -52,7 +52,7 @@ def publisher(home: FunesHome, memory: str, redactor: Redactor, models: DeepMode
         DatasetRepo(name.repo, name.revision),
         Mirror(home.root, name),
         redactor,
-        models.embedder_for,
+        lambda stamp: models.embedder_for(stamp, ours=False),
         endpoint=endpoint(),
         selection=selection(home, name),
         of_project=lambda project: selection(home, name, project),

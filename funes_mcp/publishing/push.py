@@ -474,19 +474,20 @@ class Publisher:
                 )
             if not answer:
                 raise PushRefusedError("Nothing was published.")
-        if question or not receipt.agreed:
+        # To have one made is not to agree to one that somebody else makes meanwhile.
+        if theirs.commit is not None and (question or not receipt.agreed):
             with suppress(OSError):
                 receipts.save(self._folder, replace(receipt, agreed=True, public=public))
 
     def _embed(self, table: ChunkTable | None) -> Callable[[list[str]], NDArray[np.float32]]:
         assert table is not None
-        embedder, trouble = self._embedder_for(table.embedding)
+        embedder, _ = self._embedder_for(table.embedding)
         if embedder is None:
             model = table.embedding.model
             raise FunesError(
-                f"The vectors of {self._name.label} are made by {model}, which is not here or does not work, so "
-                f"nothing was published: {trouble}",
-                f"`funes models pull {model}` brings it; then push again.",
+                f"The vectors of {self._name.label} are made by {model}, which is not here or cannot be used. "
+                "Nothing was published.",
+                f"`funes models pull {model}` brings it, and `funes models` says how it stands; then push again.",
             )
         return embedder.embed_passages
 
