@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from itertools import cycle
@@ -114,6 +115,7 @@ def test_a_hub_that_refuses_anywhere_has_the_memory_whole(hub: LoopbackHub, tmp_
         hub.calm()
         assert published(hub, tmp_path / "x") == [], stage
     assert ann.push().sent == 4
+    shutil.rmtree(tmp_path / "hf")  # bob has not got what ann published
     for stage in ("info", "tree", "resolve", "content", "upload", "commit"):
         hub.fail(stage, next(hows), 1000)
         with pytest.raises(HubError):
