@@ -228,6 +228,12 @@ def test_a_memory_marked_as_a_projects_gets_nothing_before_it_is_curated_here(ho
     assert found.lets("aa", ["aa-0"]) == {"aa-0"}
     with pytest.raises(FunesError, match="bob/other"):
         curation.selection(home, NAME, project="bob/other")
+    found = curation.selection(home, NAME, project="a name and no repository")
+    assert found is not None
+    assert found.lets("aa", ["aa-0"]) == {"aa-0"}
+    found = curation.selection(home, HubName("ann/elsewhere"), project="a name and no repository")
+    assert found is not None
+    assert (found.turns, found.waiting) == ({}, 0)
 
 
 def test_nothing_can_be_sent_past_a_file_that_is_damaged(home: FunesHome) -> None:

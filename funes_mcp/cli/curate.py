@@ -132,7 +132,7 @@ def _reviewed(desk: Desk, memory: str) -> int:
     if fresh:
         terminal.say(
             f"So far a push sends {desk.memory} everything. From now on it would get reviewed sessions of "
-            f"{desk.repository} only."
+            f"{desk.repository} only. What it has already stays there."
         )
         if not click.confirm("Go on?", default=True, err=True):
             terminal.say("Nothing was changed.")
