@@ -665,6 +665,11 @@ def test_words_of_others_are_short_and_hold_no_secret() -> None:
     wrapped.__cause__ = error
     assert told(wrapped, NAME) is error
     assert "acme/memory" in str(told(RecursionError(), NAME))
+    chunks = told(
+        RuntimeError("Task error: CAS Client Error: error sending request for url (http://cas.example/1)"), NAME
+    )
+    assert "HF_HUB_DISABLE_XET=1" in chunks.hint
+    assert "cas.example" not in chunks.message
     assert "No space left" in str(told(OSError(28, "No space left on device"), NAME))
 
 

@@ -25,6 +25,8 @@ _SECRET: Final = re.compile(r"\bhf_\w+|(?i:\bbearer\s+\S+)|https?://\S+")
 SECONDS: Final = re.compile(r"\bt\s*=\s*(\d{1,9})")
 #: Requests about a repository as a whole: answered with 404, it is the repository that is not there.
 _REPO: Final = re.compile(r"/api/datasets/[^/]+/[^/]+(?:/(?:revision|preupload|commit|auth-check)\b.*)?$")
+#: The words of the other library that fetches content in chunks, from hosts of its own; its errors have no type.
+_XET: Final = re.compile(r"\b(?:CAS Client|[Xx]et)\b")
 _LOG_IN: Final = "Set HF_TOKEN, or run `hf auth login`."
 
 
@@ -92,6 +94,11 @@ def told(error: BaseException, what: str) -> HubError:
             place = "" if cause.filename is None else f" {cause.filename}"
             return HubError(f"A file{place} could not be used for {what}: {cause.strerror}.")
     reason = words(str(error)) or type(error).__name__
+    if _XET.search(reason) or type(error).__module__.startswith("hf_xet"):
+        return HubUnreachableError(
+            f"The store where {host()} keeps large files of {what} could not be reached ({reason}).",
+            "Try again, or set HF_HUB_DISABLE_XET=1 to fetch them from the Hub itself.",
+        )
     return HubUnreachableError(
         f"{host()} did not answer about {what} as a Hub does ({reason}).",
         "Check HF_ENDPOINT and what stands between, and try again.",
