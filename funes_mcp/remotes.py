@@ -164,7 +164,7 @@ class Remotes:
         read: Read | None = None
         if state is not None and state.indexed is not None:
             try:
-                read = Read(_reader(view), state, notes)
+                read = Read(_reader(view, state), state, notes)
             except (OSError, FunesError) as error:
                 failure = failure or MemoryDamagedError(f"The copy of {view.mirror.name.label} cannot be read: {error}")
         with view.lock:
@@ -198,7 +198,7 @@ class Remotes:
         state = view.mirror.state
         with suppress(OSError, FunesError):
             if state is not None and state.indexed is not None:
-                reader = _reader(view)
+                reader = _reader(view, state)
                 with view.lock:
                     if view.thread is thread and thread.is_alive():
                         view.read = Read(reader, state, (note,))
@@ -238,12 +238,13 @@ class Remotes:
         return f"This is {mirror.name.label} as of {when}."
 
 
-def _reader(view: _View) -> MemoryReader:
-    """The reader that there is, at the newest commit of the indexes, or another one. Raises `FunesError`, `OSError`."""
-    if view.read is not None:
-        with suppress(OSError, MemoryDamagedError):
-            view.read.reader.refresh()
-            return view.read.reader
+def _reader(view: _View, state: State) -> MemoryReader:
+    """The reader that there is, or another one when the indexes have changed. Raises `FunesError`, `OSError`.
+
+    One that is in use is not brought to the newest commit here: this may be another thread.
+    """
+    if view.read is not None and view.read.state.indexed == state.indexed:
+        return view.read.reader
     return view.mirror.reader()
 
 

@@ -656,7 +656,8 @@ def _short(path: str, home: str) -> str:
 
 def to_json(value: object) -> str:
     """A report or answer for scripts: one line of JSON."""
-    return json.dumps(_plain(value), ensure_ascii=False)
+    text = json.dumps(_plain(value), ensure_ascii=False)
+    return _CONTROL.sub(lambda match: json.dumps(match.group())[1:-1], text)
 
 
 def _plain(value: Any) -> Any:

@@ -379,7 +379,7 @@ def test_the_process_has_no_tokens_and_ends_with_its_parent(tmp_path: Path, monk
     with pytest.raises(FunesError) as error:
         foreign_index.index_apart(tmp_path, tmp_path, 0, command=[sys.executable, "-c", program])
     names = set(error.value.message.split())
-    assert names <= {*foreign_index._PASSED, "PYTHONSAFEPATH", "PYTHONIOENCODING", "LC_CTYPE"}
+    assert names <= {*foreign_index._PASSED, *foreign_index._SET, "LC_CTYPE"}
 
 
 def test_a_process_that_outlived_its_parent_is_waited_for(tmp_path: Path) -> None:
@@ -538,6 +538,16 @@ def test_a_passage_cannot_be_taken_for_a_line_of_ours(tmp_path: Path) -> None:
     view = TurnView("t-0", "user", 0, "2026] x", (EVIL,))
     opened = render.render_get(GetAnswer("s-1", "t-0", True, (view,)))
     assert [line for line in opened.split("\n") if " turn=" in line] == ["[2026) x] user seq0 turn=t-0"]
+
+
+def test_json_holds_no_character_that_a_terminal_obeys() -> None:
+    import json
+
+    text = "\x1b[2J \x9b2J \u202e \U000e0041 \ud800 é → 漢"
+    shown = render.to_json({"text": text})
+    assert json.loads(shown)["text"] == text.replace("\ud800", "?")
+    assert not {"\x1b", "\x9b", "\u202e", "\U000e0041"} & set(shown)
+    assert "é → 漢" in shown
 
 
 def test_a_command_line_holds_nothing_for_a_shell() -> None:

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 SILENCE_S: Final = 300.0
 
 #: Memory that the process may have in use: a base for the libraries and buffers, and what a row needs in the lists of
-#: ids (about 500 bytes, measured). Of address space, which native code reserves freely, several times as much.
+#: ids (about 500 bytes, measured). Of address space, which native code reserves freely, many times as much.
 BASE_BYTES: Final = 2 << 30
 BYTES_A_ROW: Final = 1 << 10
-_SPACE_FACTOR: Final = 8
+_SPACE_FACTOR: Final = 32
 
 #: Largest file it may write.
 _LARGEST_FILE: Final = 64 << 30
@@ -65,6 +65,9 @@ _PASSED: Final = (
     "TMP",
     "SYSTEMROOT",
 )
+
+#: What it is told besides: to take no code from the folder it is in, and not to reserve memory for every processor.
+_SET: Final = {"PYTHONSAFEPATH": "1", "PYTHONIOENCODING": "utf-8", "MALLOC_ARENA_MAX": "4"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,7 @@ def index_apart(
     process = subprocess.Popen(
         argv,
         cwd=folder,
-        env={**environ, "PYTHONSAFEPATH": "1", "PYTHONIOENCODING": "utf-8"},
+        env={**environ, **_SET},
         stdin=subprocess.PIPE,  # never written to: it closes when we end
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
