@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from funes_mcp.errors import FunesError, MemoryDamagedError
+from funes_mcp.hub.errors import HubUnreachableError
 from funes_mcp.memory.folder_repo import FolderName, FolderRepo
 from funes_mcp.memory.label import HubName
 from funes_mcp.memory.remote import Mirror, Repo, Step, Told
@@ -179,13 +180,16 @@ class Remotes:
         first = view.read is None and not view.mirror.usable
         under_way = view.thread is not None
         thread = self._begin(view)
-        if first:
+        known = view.failure if first and isinstance(view.failure, HubUnreachableError) else None
+        if first and known is None:
             thread.join(FIRST_WAIT_S)
         elif not under_way:
             thread.join(LATER_WAIT_S if view.asked else WAIT_S)
         if not thread.is_alive():
             return
         label = view.mirror.name.label
+        if known is not None and view.step is None:
+            raise known  # it did not answer before, and is asked again behind the answers
         if first:
             raise FetchingError(
                 f"{label} is being fetched for the first time: {progress_text(view.step)}.",

@@ -489,6 +489,33 @@ def test_a_server_answers_from_its_copy_while_a_new_one_is_on_its_way(
     assert answer.notes[:-1] == ()
 
 
+def test_a_server_does_not_wait_again_for_a_hub_that_did_not_answer(
+    service: IndexService, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Silent(Gate):
+        asked = 0
+
+        def head(self, patience: float = 10.0) -> RepoHead:
+            self.asked += 1
+            if self.asked > 1:
+                assert self.open.wait(120)
+            raise HubUnreachableError("It did not answer.")
+
+    plant_local(home)
+    now = 1_000.0
+    gate = Silent(HubName(NAME))
+    mine = remotes.Remotes(home / "funes", lambda name: gate, lambda: now)
+    mine.in_background = True
+    service.__dict__["remotes"] = mine
+    monkeypatch.setattr(remotes, "LATER_WAIT_S", 0.01)
+    assert ask(service, "lanterns", bound=True).memory == "local"
+    now += 31
+    assert ask(service, "lanterns", bound=True).memory == "local"  # with the gate closed
+    with pytest.raises(HubUnreachableError):
+        ask(service, "lanterns")
+    gate.open.set()
+
+
 def test_a_local_recall_loads_nothing_of_the_hub(home: Path) -> None:
     plant_local(home)
     program = """if True:
