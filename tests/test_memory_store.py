@@ -753,5 +753,24 @@ def test_long_texts_are_compressed_together_also_in_a_table_that_was_made_withou
     assert _data_bytes(other) < 0.5 * before
 
 
+@pytest.mark.parametrize("version", ["2.0", "2.1"])
+def test_a_table_of_an_older_format_is_written_anew_in_it(tmp_path: Path, version: str) -> None:
+    import lancedb
+    import pyarrow as pa
+
+    file = transcript("one")
+    file.say("u1", "hello")
+    store(tmp_path, file)
+    rows = lancedb.connect(str(tmp_path)).open_table("chunks").search().limit(10).to_arrow()
+    plain = pa.schema([column.remove_metadata() for column in rows.schema], metadata=rows.schema.metadata)
+    long = rows.set_column(1, "text", [["".join(map(chr, range(0x100, 0x9000)))]]).cast(plain)
+    other = tmp_path / "other"
+    options = {"new_table_data_storage_version": version}
+    lancedb.connect(str(other), storage_options=options).create_table("chunks", long, schema=plain)
+    before = rows_of(other)
+    ChunkTable.open(other).rewrite()
+    assert rows_of(other) == before
+
+
 def _data_bytes(folder: Path) -> int:
     return sum(file.stat().st_size for file in (table_path(folder) / "data").iterdir())

@@ -5,6 +5,7 @@ Both are imported where they are used: opening a memory to read it must not pay 
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 from collections import Counter
@@ -36,11 +37,15 @@ PROJECT_KEY: Final = b"project"
 #: Lance's own per-column settings: strings are compressed in the file, and any reader undoes it. Without being told,
 #: Lance compresses long strings one by one (350 bytes a row for `text`) and short ones in blocks of 4 KiB. In blocks
 #: of 64 KiB `text` takes 193 and is written and read in half the time; what is read by itself is read in whole blocks.
+#: Only for files of `_FORMAT`: those of 2.1 have no room for it, and a block with a longer string cannot be written.
 _COMPRESSED: Final = {
     b"lance-encoding:compression": b"zstd",
     b"lance-encoding:structural-encoding": b"miniblock",
     b"lance-encoding:minichunk-size": b"65536",
 }
+
+#: Lance's file format of new tables, the same whatever LanceDB is installed. A table of another format keeps its own.
+_FORMAT: Final = (2, 2)
 
 _INTEGERS: Final = frozenset({"seq", "block_idx", "split_idx"})
 _NULLABLE: Final = frozenset({"parent_uuid", "tool_name", *OWN_COLUMNS} - {"flags", "identity"})
@@ -140,10 +145,32 @@ def schema_of(embedding: Embedding, project: str = "") -> pa.Schema:
     return pa.schema(columns, metadata=metadata)
 
 
-def _as_written(schema: pa.Schema, embedding: Embedding) -> pa.Schema:
-    """A table's columns as those of a new table are written, whatever program or version made it."""
+def _made_in(folder: Path) -> Any:
+    """The database in `folder`, for tables to be made in it."""
+    import lancedb
+
+    options = {"new_table_data_storage_version": ".".join(map(str, _FORMAT))}
+    return lancedb.connect(str(folder), storage_options=options)
+
+
+def _format(path: Path) -> tuple[int, int]:
+    """The format of the files of the table at `path`, as one of them says in its last bytes; (0, 0) when none does."""
+    with suppress(OSError):
+        for file in (path / "data").iterdir():
+            with file.open("rb") as opened:
+                opened.seek(-8, os.SEEK_END)
+                tail = opened.read(8)
+            if tail[4:] == b"LANC":
+                return int.from_bytes(tail[:2], "little"), int.from_bytes(tail[2:4], "little")
+    return 0, 0
+
+
+def _as_written(schema: pa.Schema, embedding: Embedding, path: Path) -> pa.Schema:
+    """A table's columns as those of a new table are written, as far as the format of the one at `path` allows it."""
     import pyarrow as pa
 
+    if _format(path) < _FORMAT:
+        return schema
     usual = {column.name: column for column in schema_of(embedding)}
     known = [usual.get(column.name, column) for column in schema]
     columns = [to if to.type == column.type else column for column, to in zip(schema, known, strict=True)]
@@ -167,11 +194,9 @@ class ChunkTable:
             MemoryDamagedError: There is something else in its place.
         """
         if table_version(table_path(folder)) is None:
-            import lancedb
-
             private_folder(folder)
             try:
-                lancedb.connect(str(folder)).create_table(NAME, schema=schema_of(embedding))
+                _made_in(folder).create_table(NAME, schema=schema_of(embedding))
             except (OSError, ValueError, RuntimeError) as error:
                 raise storage_error("The memory could not be made", error) from error
         table = cls.open(folder)
@@ -276,14 +301,13 @@ class ChunkTable:
         cls, folder: Path, embedding: Embedding, source: ChunkTable, transfer: Transfer, project: str = ""
     ) -> ChunkTable:
         """Make a table with rows of another one, in one version. Raises `FunesError`."""
-        import lancedb
         import pyarrow as pa
 
         schema = schema_of(embedding, project)
         feed = _Feed(source, schema, transfer)
         reader = pa.RecordBatchReader.from_batches(schema, feed.batches())
         private_folder(folder)
-        cls._fed(feed, lambda: lancedb.connect(str(folder)).create_table(NAME, reader, schema=schema))
+        cls._fed(feed, lambda: _made_in(folder).create_table(NAME, reader, schema=schema))
         return cls.open(folder)
 
     def indexes(self) -> dict[str, int]:
@@ -460,7 +484,7 @@ class ChunkTable:
         """
         import pyarrow as pa
 
-        schema = _as_written(self._table.schema, self.embedding)
+        schema = _as_written(self._table.schema, self.embedding, self._path)
         # Sorted by where they are, which is the order in which they were written.
         batches = (pa.RecordBatch.from_arrays(b.columns, schema=schema) for b in self._batches(self.columns))
         reader = pa.RecordBatchReader.from_batches(schema, batches)
@@ -491,7 +515,7 @@ class ChunkTable:
         kind = pa.list_(pa.float32(), embedding.width)
         columns = [pa.field("vector", kind) if column.name == "vector" else column for column in old]
         metadata = {**(old.metadata or {}), MODEL_KEY: embedding.model.encode()}
-        schema = _as_written(pa.schema(columns, metadata=metadata), embedding)
+        schema = _as_written(pa.schema(columns, metadata=metadata), embedding, self._path)
         target = ChunkTable(self._table, self._path, embedding)
 
         def batches() -> Iterator[pa.RecordBatch]:
