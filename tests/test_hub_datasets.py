@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +20,7 @@ import zstandard
 from hub_server import READER, STRANGER, WRITER, LoopbackHub
 
 from funes_mcp.hub import datasets, limits
+from funes_mcp.hub.cache import is_content
 from funes_mcp.hub.datasets import DatasetRepo, RepoFile, is_plain
 from funes_mcp.hub.errors import (
     HubConflictError,
@@ -543,13 +543,23 @@ def test_too_many_files_are_not_listed(hub: LoopbackHub, repo: DatasetRepo, monk
         repo.files(head, "chunks.lance")
 
 
-def test_the_same_content_under_many_names_is_fetched_at_once(hub: LoopbackHub, repo: DatasetRepo) -> None:
-    head = hub.add(NAME, {f"chunks.lance/{i}.lance": LARGE for i in range(8)}).id
-    files = repo.files(head, "chunks.lance")
-    with ThreadPoolExecutor(8) as threads:
-        paths = list(threads.map(lambda file: repo.fetch(head, file), files))
-    assert [path.read_bytes() for path in paths] == [LARGE] * 8
-    assert hub.count("content") == 1
+def test_what_another_thread_just_fetched_stays(
+    hub: LoopbackHub, repo: DatasetRepo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    head = hub.add(NAME, {DATA: LARGE}).id
+    file = file_of(repo, head)
+    blob = cache(tmp_path) / "blobs" / file.oid
+
+    def looked(path: Path, size: int, oid: str) -> bool | None:
+        found = is_content(path, size, oid)
+        if path == blob and found is None:  # and now it is there
+            blob.parent.mkdir(parents=True)
+            blob.write_bytes(LARGE)
+        return found
+
+    monkeypatch.setattr(datasets, "is_content", looked)
+    assert repo.fetch(head, file).read_bytes() == LARGE
+    assert hub.count("content") == 0
 
 
 @pytest.mark.parametrize(
