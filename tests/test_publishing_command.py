@@ -137,8 +137,9 @@ def test_two_hosts_and_a_credential_that_stays(
     assert code == 2
     assert "none of them from this machine" in said
     assert bob.typed(monkeypatch, capsys, "push", MEMORY, "--yes")[0] == 0
+    fetched = hub.count("content")
     assert "the parser was dropped" in bob.typed(monkeypatch, capsys, "recall", "parser dropped", "--memory", MEMORY)[1]
-    assert hub.count("content") == 1  # what bob published himself need not come back
+    assert hub.count("content") == fetched > 0  # what bob published himself need not come back
     code, said = ann.typed(monkeypatch, capsys, "push", MEMORY)
     assert code == 2
     assert "nothing published" in said
