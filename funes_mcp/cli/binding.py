@@ -66,7 +66,7 @@ def _bound(target: Target, title: str, service: Service, yes: bool) -> Binding:
     if target.state == "there" and not target.private:
         terminal.say(f"warning: {name} is public: everybody can read what is published there.")
     question = _question(target, title)
-    if question and not (yes or _ask(question)):
+    if question and not (yes or _ask(question, default=target.private)):
         what = f"{target.trouble} " if target.state == "missing" else ""
         return Binding(
             name,
@@ -121,7 +121,7 @@ def first_push(service: Service, binding: Binding) -> int:
     return 0
 
 
-def _ask(question: str) -> bool:
+def _ask(question: str, *, default: bool) -> bool:
     if not (terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stderr)):
         return False
-    return click.confirm(question, default=True, err=True)
+    return click.confirm(question, default=default, err=True)
