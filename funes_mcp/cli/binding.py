@@ -24,11 +24,13 @@ class Binding:
     Attributes:
         memory: Its label as it is written into the agent's configuration, "" for the local one.
         publishes: Whether this machine publishes to it.
+        exists: Whether it is there already; one that is not is made by a push that a person types.
         notes: Sentences for the person.
     """
 
     memory: str = ""
     publishes: bool = False
+    exists: bool = False
     notes: tuple[str, ...] = ()
 
 
@@ -82,7 +84,7 @@ def _bound(target: Target, title: str, service: Service, yes: bool) -> Binding:
             return Binding(name, publishes=True, notes=notes)
     if target.state != "missing":  # one that is made by the first push is known to be ours then
         service.agree(name, public=not target.private)
-    return Binding(name, publishes=True, notes=notes)
+    return Binding(name, publishes=True, exists=target.state == "there", notes=notes)
 
 
 def _question(target: Target, title: str) -> str:
@@ -109,7 +111,8 @@ def first_push(service: Service, binding: Binding) -> int:
         with talking() as talk:
             report = service.push(PushRequest(binding.memory, yes=True), talk)
     except NoMemoryError:
-        terminal.notes([f"There is nothing to publish to {binding.memory} yet; sessions are published as they end."])
+        then = "sessions are published as they end" if binding.exists else f"run `funes push {binding.memory}` later"
+        terminal.notes([f"There is nothing to publish to {binding.memory} yet; {then}."])
         return 0
     except HubUnreachableError as error:
         terminal.notes([f"{error.message} Nothing was published yet: run `funes push {binding.memory}`."])
