@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -54,14 +53,13 @@ def listed(history: History) -> dict[str, str]:
     return {item["session"]: item["state"] for item in found["sessions"]}
 
 
-def test_a_review_from_scripts(tmp_path: Path, with_rules: Callable[[Path], None]) -> None:
+def test_a_review_from_scripts(tmp_path: Path) -> None:
     history = History(tmp_path / "home")
-    with_rules(history.home / ".funes")
-    kiln = history.checkout("kiln", "git@example.org:Ann/Kiln.git")
-    history.say("cold", kiln, "why is the kiln \x1b[31mcold", "the element is broken")
-    history.say("glaze", kiln, "which glaze is it", "the blue one")
-    history.say("tide", history.checkout("tide", "https://example.org/ann/tide"), "high tide at nine", "yes")
-    history.run("index", "--yes")
+    history.checkout("kiln", "git@example.org:Ann/Kiln.git")
+    home = FunesHome(history.home / ".funes")
+    words = ["why is the kiln \x1b[31mcold", "the element is broken"]
+    stored(home, "Ann/Kiln", cold=words, glaze=["which glaze is it", "the blue one"])
+    stored(home, "ann/tide", tide=["high tide at nine", "yes"])
     cold, glaze = uuid("cold"), uuid("glaze")
     done = history.run("curate", MEMORY, "ann/kiln", "--list")
     assert {line.split()[1] for line in done.stdout.splitlines()} == {cold, glaze}
@@ -75,8 +73,7 @@ def test_a_review_from_scripts(tmp_path: Path, with_rules: Callable[[Path], None
     assert f"`funes push {MEMORY}` sends what it lacks of 2 reviewed turns in 1 session." in done.stdout
     assert listed(history) == {cold: "included", glaze: "new"}
 
-    history.say("cold", history.home / "kiln", "and now", "it is warm")
-    history.run("index", "--yes")
+    stored(home, "Ann/Kiln", cold=[*words, "and now", "it is warm"])
     found = json.loads(history.run("curate", MEMORY, "--list", "--json").stdout)
     assert (cold, "grown", 2) in [(s["session"], s["state"], s["growth"]) for s in found["sessions"]]
     assert (found["waiting"], found["curated"], found["repository"]) == (2, True, "Ann/Kiln")

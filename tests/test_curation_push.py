@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from curation_support import History, uuid
+from curation_support import History, stored, uuid
 from hub_server import LoopbackHub
 
+from funes_mcp.home import FunesHome
 from funes_mcp.memory.table import ChunkTable
 
 MEMORY = "team/kiln"
@@ -48,27 +49,24 @@ def test_only_what_was_reviewed_reaches_the_hub(
     ann.say("tide", tide, "high tide at nine", "yes it is")
     ann.run("index", "--yes")
     ann.run("curate", MEMORY, "ann/kiln", "--include", uuid("cold"), "--exclude", uuid("private"))
-    done = ann.run("push", MEMORY, "--yes")
-    assert "2 passages of 1 session published" in done.stdout
-    assert "1 session waits for your review" in done.stdout
-    assert published(hub, tmp_path / "one") == {"why is the kiln cold", "the element is broken"}
-
     ann.say("cold", kiln, "and after the review", "it went on")
     ann.run("index", "--yes")
-    ann.run("push", MEMORY)
-    assert published(hub, tmp_path / "two") == {"why is the kiln cold", "the element is broken"}
+    done = ann.run("push", MEMORY, "--yes")
+    assert "2 passages of 1 session published" in done.stdout
+    assert "2 sessions wait for your review" in done.stdout
+    assert published(hub, tmp_path / "one") == {"why is the kiln cold", "the element is broken"}
+    assert not hub.saw(b"after the review")
 
     ann.run("curate", MEMORY, "--include", uuid("cold"))
     ann.run("push", MEMORY)
     expected = {"why is the kiln cold", "the element is broken", "and after the review", "it went on"}
-    assert published(hub, tmp_path / "three") == expected
+    assert published(hub, tmp_path / "two") == expected
 
     for words in ("something private", "kept private", "nobody looked", "by the sea", "high tide"):
         assert not hub.saw(words.encode())
 
     bob = machine(hub, tmp_path / "bob", with_rules)
-    bob.say("other", bob.checkout("kiln", "https://example.org/ann/kiln"), "what bob said", "and heard")
-    bob.run("index", "--yes")
+    stored(FunesHome(bob.home / ".funes"), "ann/kiln", other=["what bob said", "and heard"])
     done = bob.run("push", MEMORY, "--yes")
     assert "1 session waits for your review" in done.stdout
     assert f"`funes curate {MEMORY} ann/kiln`" in done.stderr.lower()
@@ -79,8 +77,7 @@ def test_a_damaged_file_of_decisions_lets_nothing_out(
     hub: LoopbackHub, tmp_path: Path, with_rules: Callable[[Path], None]
 ) -> None:
     ann = machine(hub, tmp_path / "ann", with_rules)
-    ann.say("cold", ann.checkout("kiln", "git@example.org:ann/kiln.git"), "why is the kiln cold", "it is broken")
-    ann.run("index", "--yes")
+    stored(FunesHome(ann.home / ".funes"), "ann/kiln", cold=["why is the kiln cold", "it is broken"])
     ann.run("curate", MEMORY, "ann/kiln", "--reset", uuid("cold"))
     assert f"1 session waits for your review: `funes curate {MEMORY}`" in ann.run("status").stdout
     (file,) = (ann.home / ".funes" / "curation").glob("*.toml")
