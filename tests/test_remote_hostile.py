@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import struct
@@ -187,6 +188,14 @@ def test_columns_that_are_missing_or_of_another_kind_are_named(tmp_path: Path) -
     assert reader.embedded == 0
 
 
+def test_nulls_in_every_other_column_are_read(tmp_path: Path) -> None:
+    others = [name for name in row() if name not in ("id", "text", "session_id", "turn_uuid")]
+    result, reader = indexed(plant(tmp_path / "a", [row(n, **dict.fromkeys(others)) for n in range(3)]), tmp_path / "i")
+    assert (result.rows, result.refused, reader.embedded) == (3, (), 0)
+    assert len(words(reader)) == 3
+    assert reader.turns("s-1", "t-1", 1) is not None
+
+
 def test_vectors_that_mean_nothing_are_left_out(tmp_path: Path) -> None:
     nan, inf = float("nan"), float("inf")
     vectors = [[nan, 0, 0, 0], [inf, 0, 0, 0], [0, 0, 0, 0], [3e38, 3e38, 0, 0], [0, 2, 0, 0], None]
@@ -351,6 +360,19 @@ WATCHED = """if True:
 """
 
 
+def test_a_manifest_with_any_byte_changed_is_read_or_told(table: Path) -> None:
+    import random
+
+    data, chance = newest(table).read_bytes(), random.Random(7)
+    for _ in range(400):
+        changed = bytearray(data)
+        for _ in range(chance.randint(1, 4)):
+            changed[chance.randrange(len(changed))] = chance.randrange(256)
+        with contextlib.suppress(MemoryDamagedError):
+            read = manifest.parse(bytes(changed))
+            assert all(".." not in path and not path.startswith("/") for path in read.files)
+
+
 # --- the process that reads -----------------------------------------------------------------------------
 
 
@@ -492,7 +514,7 @@ def test_a_version_that_cannot_be_read_leaves_the_one_before(
     version = newest(folder).relative_to(folder).as_posix()
     ruin = os.urandom(len(good[data]) - 40) + good[data][-40:]
     hub.add(NAME, {**good, data: ruin}, private=True)
-    with pytest.raises(MemoryDamagedError):
+    with pytest.raises(MemoryDamagedError, match=f"^{NAME}: "):
         ask()
     hub.add(NAME, good)
     assert ask()[0] == ["passage 0 about lanterns"]

@@ -254,13 +254,14 @@ class Mirror:
                 raise MemoryDamagedError(
                     f"Files of {self.name.label} have left the cache of huggingface_hub.", "Try again with the Hub."
                 )
-            result = index_apart(
-                self.folder / _PLAIN,
-                self.folder,
-                state.rows,
-                compare=self._has_indexes() and (before is None or not _only_added(before.stamps, state.stamps)),
-                told=None if told is None else lambda done, total: told(Step("passages", done, total)),
-            )
+            with self._called():
+                result = index_apart(
+                    self.folder / _PLAIN,
+                    self.folder,
+                    state.rows,
+                    compare=self._has_indexes() and (before is None or not _only_added(before.stamps, state.stamps)),
+                    told=None if told is None else lambda done, total: told(Step("passages", done, total)),
+                )
             return self._save(replace(state, indexed=state.account(result)))
 
     def reader(self) -> MemoryReader:
@@ -278,6 +279,14 @@ class Mirror:
 
             self._given = DatasetRepo(self.name.repo, self.name.revision)
         return self._given
+
+    @contextmanager
+    def _called(self) -> Iterator[None]:
+        """What is wrong with a table is said of the memory by its label."""
+        try:
+            yield
+        except MemoryDamagedError as error:
+            raise MemoryDamagedError(f"{self.name.label}: {error.message}", error.hint) from error
 
     def _looked(self) -> None:
         with suppress(OSError):
@@ -328,7 +337,8 @@ class Mirror:
             return self._save(replace(state, indexed=None))
         place = f"{manifest.VERSIONS}/{name}"
         newest = Path(os.path.realpath(self._repo.fetch(head.commit, files[f"{TABLE}/{place}"])))
-        read = manifest.parse(newest.read_bytes())
+        with self._called():
+            read = manifest.parse(newest.read_bytes())
         if read.version != manifest.version_of(name):
             raise MemoryDamagedError(f"{self.name.label} is not read: its newest manifest is another version's.")
         if read.rows > MOST_ROWS:
