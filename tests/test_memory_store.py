@@ -774,3 +774,34 @@ def test_a_table_of_an_older_format_is_written_anew_in_it(tmp_path: Path, versio
 
 def _data_bytes(folder: Path) -> int:
     return sum(file.stat().st_size for file in (table_path(folder) / "data").iterdir())
+
+
+def test_a_reader_keeps_the_dictionary_of_the_index_that_it_looks_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("funes_mcp.memory.lexical._SAMPLES", 20)
+    monkeypatch.setattr("funes_mcp.memory.lexical._DICTIONARY_SIZE", 2_000)
+    words = [blake2b(bytes([number]), digest_size=5).hexdigest() for number in range(200)]
+    file = transcript("one")
+    for row in range(100):
+        file.say(f"u{row}", " ".join([f"row{row}", *words[row : row + 60]]))
+    store(tmp_path, file)
+    dictionary = tmp_path / derived.LEXICAL / "rows.dict"
+    before = dictionary.read_bytes()
+    reader = MemoryReader.open(tmp_path)
+    assert texts_of(reader, "row7") == [file.turns[7].blocks[0].text]
+    for row in range(100, 140):
+        file.say(f"u{row}", " ".join([f"row{row}", *words[row - 40 : row + 60]]))
+    file.rewritten = False
+    store(tmp_path, file)
+    derived.rebuild_words(ChunkTable.open(tmp_path), tmp_path / derived.LEXICAL)
+    assert dictionary.read_bytes() != before
+    assert texts_of(reader, "row9") == [file.turns[9].blocks[0].text]
+    reader.refresh()
+    assert texts_of(reader, "row11") == [file.turns[11].blocks[0].text]
+    assert texts_of(reader, "row139") == [file.turns[139].blocks[0].text]
+    reader.close()
+
+
+def texts_of(reader: MemoryReader, question: str) -> list[str]:
+    return [row.text for row in reader.rows([hit.key for hit in reader.lexical(question, ANY, 1)])]

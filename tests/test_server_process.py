@@ -187,7 +187,8 @@ def test_it_ends_with_its_parent_though_its_input_stays_open() -> None:
     assert parent.stdout
     child = int(parent.stdout.readline())
     os.close(reader)
-    time.sleep(0.5)
+    os.write(writer, json.dumps(initialize()).encode() + b"\n")
+    assert "serverInfo" in parent.stdout.readline()  # by now it knows its parent
     parent.kill()
     parent.wait()
     for _ in range(PATIENCE * 20):

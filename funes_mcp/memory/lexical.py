@@ -151,24 +151,37 @@ class Packer:
     Not for use in several threads at once.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, dictionary: Any = None) -> None:
+        """With `dictionary`, a `zstandard.ZstdCompressionDict`, in place of the one in `folder`."""
         import zstandard
 
         self._zstd = zstandard
         self._path = folder / _DICTIONARY
-        self._compressor = zstandard.ZstdCompressor(level=_LEVEL)
+        self._compressor: Any = None
         self._plain = zstandard.ZstdDecompressor()
         self._trained: Any = None
+        self._dictionary: Any = None
         self._last: tuple[Any, bytes] = (None, b"")
-        self._load()
+        if dictionary is None:
+            self._load()
+        else:
+            self._use(dictionary)
+
+    @property
+    def dictionary(self) -> Any:
+        """What rows are compressed with, to be given to other packers; None until there is one."""
+        return self._dictionary
 
     def _load(self) -> None:
         try:
             data = self._path.read_bytes()
         except OSError:
             return
-        dictionary = self._zstd.ZstdCompressionDict(data)
-        self._compressor = self._zstd.ZstdCompressor(level=_LEVEL, dict_data=dictionary)
+        self._use(self._zstd.ZstdCompressionDict(data))
+
+    def _use(self, dictionary: Any) -> None:
+        self._dictionary = dictionary
+        self._compressor = None
         self._trained = self._zstd.ZstdDecompressor(dict_data=dictionary)
 
     def train(self, entries: Sequence[Entry]) -> None:
@@ -191,6 +204,8 @@ class Packer:
         values = _COMMON_OF(entry.chunk)
         if values != self._last[0]:
             self._last = (values, orjson.dumps(values))
+        if self._compressor is None:
+            self._compressor = self._zstd.ZstdCompressor(level=_LEVEL, dict_data=self._dictionary)
         return self._last[1], self._compressor.compress(_own_part(entry))
 
     def unpack(self, key: int, common: bytes, own: bytes) -> Passage:
@@ -413,6 +428,7 @@ class LexicalReader:
         self._schema = _schema()
         self._analyzers = Analyzers()
         self._names: terms.Names | None = None
+        self._dictionary: Any = None
         try:
             self._stamp = self._signature()
             self._index = tantivy.Index.open(str(folder))
@@ -434,6 +450,7 @@ class LexicalReader:
         except (ValueError, OSError) as error:
             raise MemoryDamagedError(f"The word index cannot be read: {error}") from error
         self._stamp = signature
+        self._dictionary = None  # that of an index that was built again is another
         return True
 
     @property
@@ -604,7 +621,8 @@ class LexicalReader:
 
     def _passages_at(self, addresses: list[Any]) -> list[Passage]:
         keys = self._values("key", addresses)
-        packer = Packer(self._folder)
+        packer = Packer(self._folder, self._dictionary)
+        self._dictionary = packer.dictionary
         rows: list[Passage] = []
         for key, address in zip(keys, addresses, strict=True):
             document = self._searcher.doc(address)
