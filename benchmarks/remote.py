@@ -70,6 +70,7 @@ def main() -> None:
         got = [ask.path for ask in hub.asked if ask.method == "GET" and ask.stage in ("resolve", "content")]
         asked = len(hub.asked)
         again, _ = run(at_other, "recall", "a second question", "--memory", NAME)
+        requests = len(hub.asked) - asked
 
         os.environ.update({name: value for name, value in at_other.items() if name.startswith("HF_")})
         local = IndexService(FunesHome(one / "funes"), at_one)
@@ -92,7 +93,7 @@ def main() -> None:
             "first_recall_s": round(first, 2),
             "told": told.strip().splitlines(),
             "next_recall_s": round(again, 2),
-            "next_recall_requests": len(hub.asked) - asked,
+            "next_recall_requests": requests,
             "local_p50_ms": round(middle["local"], 1),
             "remote_p50_ms": round(middle["remote"], 1),
             "ratio": round(middle["remote"] / middle["local"], 3),
