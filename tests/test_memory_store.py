@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from memory_support import (
     MODEL,
@@ -573,6 +573,7 @@ def test_reading_in_any_slices_and_order_gives_the_same_memory(
         for file in files:
             put(writer, file, commit_every=data.draw(st.sampled_from([0, 2])))
         writer.commit(embed)
+    assume(any(file.turns for file in files))  # of nothing no table is made, and none can be compared
     with MemoryWriter.open(fresh, MODEL) as writer:
         for file in data.draw(st.permutations(files)):
             file.rewritten = True
