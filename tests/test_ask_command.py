@@ -87,7 +87,7 @@ def test_an_answer_with_its_sources(agent: Callable[[], Any], capsys: pytest.Cap
 
 
 def test_the_agent_is_alone_with_the_passages(agent: Callable[[], Any], capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, _ = ask(capsys, "claude", "say", "yes", "--agent-args", "--model 'a b'", "--memory", "other")
+    code, _, _ = ask(capsys, "claude", "say", "yes", "--agent-args", "--model 'a b'", "--memory", "./other")
     assert code == 0
     noted = agent()
     assert noted["cwd"] == []
@@ -97,12 +97,12 @@ def test_the_agent_is_alone_with_the_passages(agent: Callable[[], Any], capsys: 
 
 
 def test_json_for_scripts(agent: Callable[[], Any], capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = ask(capsys, "claude", f"say 8443 [{TAG}] or 8080 [deadbeef.2]", "--json", "--memory", "a b")
+    code, out, _ = ask(capsys, "claude", f"say 8443 [{TAG}] or 8080 [deadbeef.2]", "--json", "--memory", "./a b")
     assert code == 0
     value = json.loads(out)
     assert (value["answered"], value["agent"], value["asked"]) == (True, "claude", True)
     assert value["answer"] == f"8443 [{TAG}] or 8080 [deadbeef.2]"
-    assert [source["get"] for source in value["sources"]] == [f"funes get {SESSION} {TURN} --memory 'a b'"]
+    assert [source["get"] for source in value["sources"]] == [f"funes get {SESSION} {TURN} --memory './a b'"]
     assert value["unknown_citations"] == ["deadbeef.2"]
     assert [passage["cited"] for passage in value["passages"]] == [True]
 
