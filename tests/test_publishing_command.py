@@ -128,6 +128,7 @@ def test_two_hosts_and_a_credential_that_stays(
     assert "funes push team/memory --yes" in said
     assert MEMORY not in hub.repos
     said = ann.funes("push", MEMORY, "--yes")
+    assert "LFS" not in said  # the library's own bars
     assert "1 passage of 1 session published" in said
     assert "Held back: 1 passage of 1 session" in said
     assert "github" in said

@@ -95,7 +95,7 @@ def test_a_command_line_fetches_what_is_new_and_nothing_twice(hub: LoopbackHub, 
     done = funes(hub, home, "recall", "where are the lanterns", "--memory", NAME)
     assert BOAT_HOUSE in done.stdout
     assert f"  → get aaaa-1 aaaa-1-0 --memory {NAME}\n" in done.stdout
-    assert f"fetching {NAME}: 1 files" in done.stderr
+    assert f"fetching {NAME}: 1 file," in done.stderr
     assert f"indexing {NAME}: 2 passages" in done.stderr
     first = fetched(hub)
     assert len(first) == len(set(first)) == 2  # the manifest and the data

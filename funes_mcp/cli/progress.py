@@ -246,7 +246,8 @@ class _FetchLines:
         if step.kind != self._kind:
             self._kind, self._next = step.kind, self._clock() + LINE_INTERVAL
             if step.kind == "files":
-                self._write(f"fetching {self._label}: {step.total:,} files, {step.bytes_total / 1e6:,.1f} MB")
+                files = f"{step.total:,} file{'' if step.total == 1 else 's'}"
+                self._write(f"fetching {self._label}: {files}, {step.bytes_total / 1e6:,.1f} MB")
             elif step.kind == "passages":
                 self._write(f"indexing {self._label}: {step.total:,} passages")
             else:

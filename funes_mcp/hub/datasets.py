@@ -27,7 +27,7 @@ from funes_mcp.hub.errors import (
 )
 from funes_mcp.hub.errors import told as as_told
 from funes_mcp.hub.limits import prepare
-from funes_mcp.hub.streams import Body, Meter, Told, bar
+from funes_mcp.hub.streams import Body, Meter, Told, bar, undrawn
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -257,7 +257,7 @@ class DatasetRepo:
             bodies = {path: Body(content, meter) for path, content in add.items()}
             adds = [CommitOperationAdd(path, cast(BinaryIO, body)) for path, body in bodies.items()]
             meter.start(sum(body.size for body in bodies.values()))
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), undrawn():
                 warnings.simplefilter("ignore")  # they are about the library's own calls
                 api.preupload_lfs_files(
                     self.repo, adds, repo_type="dataset", revision=self.revision, free_memory=False, num_threads=4

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -45,6 +46,21 @@ def bar(told: Told | None, size: int) -> Any:
             pass
 
     return Bar
+
+
+@contextmanager
+def undrawn() -> Iterator[None]:
+    """The library draws no bars of its own inside: how far a commit is, is told by who asked for it."""
+    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+
+    off = are_progress_bars_disabled()
+    if not off:
+        disable_progress_bars()
+    try:
+        yield
+    finally:
+        if not off:
+            enable_progress_bars()
 
 
 class Meter:
