@@ -13,7 +13,8 @@ from publishing_support import NAME, Answers, Dataset, Machine, table_at
 
 from funes_mcp.curation import Selection
 from funes_mcp.errors import FunesError, NoMemoryError, NotFoundError, PushBusyError, PushRefusedError
-from funes_mcp.hub.errors import HubConflictError, HubUnreachableError
+from funes_mcp.hub.errors import HubConflictError, HubRepoMissingError, HubUnreachableError
+from funes_mcp.memory.label import HubName
 from funes_mcp.memory.lock import WriterLock
 from funes_mcp.memory.model import CONTRACT_COLUMNS, Embedding
 from funes_mcp.memory.table import ChunkTable
@@ -354,6 +355,26 @@ def test_somebody_elses_dataset_without_a_memory_asks_first(ann: Machine, data: 
     push(ann)
     assert data.files["README.md"] == b"# Mine\n"
     assert "train.parquet" in data.files
+
+
+def test_a_dataset_that_was_emptied_asks_again(ann: Machine, data: Dataset) -> None:
+    ann.store(session("one", "some words"))
+    push(ann)
+    data.commits.append({})
+    with pytest.raises(PushRefusedError, match="holds no memory"):
+        push(ann, PushRequest(NAME.label, yes=False), None)
+    assert push(ann).sent == 1
+
+
+def test_no_dataset_is_made_for_a_branch(ann: Machine, data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    ann.store(session("one", "some words"))
+    publisher = ann.publisher()
+    monkeypatch.setattr(publisher, "_name", HubName(NAME.repo, "br"))
+    for dry in (True, False):
+        with pytest.raises(HubRepoMissingError) as told:
+            publisher.push(PushRequest("x", yes=True, dry=dry), Answers(None))
+        assert told.value.hint == f"Make the dataset first: funes push {NAME.repo}"
+    assert data.commits == []
 
 
 def test_a_dataset_that_was_just_made_is_not_asked_about_again(ann: Machine, data: Dataset) -> None:

@@ -343,6 +343,12 @@ class Publisher:
             self._done(report, ours, made, None)
             return
         embed = self._embed(theirs.table) if anew and len(made.wanted) else None
+        if theirs.commit is None and self._name != HubName(self._name.repo):
+            # A new dataset has its main branch only: making one would leave it there, empty.
+            raise HubRepoMissingError(
+                f"{theirs.missing} A branch can only be published to when it is there.",
+                f"Make the dataset first: funes push {self._name.repo}",
+            )
         if request.dry and theirs.missing and theirs.missing not in report.notes:
             report.notes.append(theirs.missing)
         if not request.dry and len(made.wanted):
@@ -455,7 +461,8 @@ class Publisher:
         if theirs.commit is None:
             question = f"Create the private dataset {label}?"
         elif theirs.table is None:
-            if not (receipt.made or receipt.agreed):
+            # One that held rows of ours was emptied by somebody: perhaps to take them back.
+            if receipt.rows or not (receipt.made or receipt.agreed):
                 question = f"{label} exists and holds no memory. Publish {sessions} of this machine there?"
         elif not made.shared and theirs.table.rows and not (receipt.agreed and not receipt.rows):
             question = (
@@ -516,7 +523,7 @@ class Publisher:
             raise  # somebody made it just now
         report.created = True
         with suppress(OSError):
-            receipts.save(self._folder, replace(self._receipt(), made=True, agreed=True, public=False))
+            receipts.save(self._folder, replace(self._receipt(), made=True, agreed=True, public=False, rows=0))
         return replace(theirs, commit=self._repo.head().commit)
 
     def _joined(
