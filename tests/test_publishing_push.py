@@ -12,7 +12,14 @@ from memory_support import MODEL, Transcript, embed, transcript
 from publishing_support import NAME, Answers, Dataset, Machine, table_at
 
 from funes_mcp.curation import Selection
-from funes_mcp.errors import FunesError, NoMemoryError, NotFoundError, PushBusyError, PushRefusedError
+from funes_mcp.errors import (
+    AmbiguousSessionError,
+    FunesError,
+    NoMemoryError,
+    NotFoundError,
+    PushBusyError,
+    PushRefusedError,
+)
 from funes_mcp.hub.errors import HubConflictError, HubRepoMissingError, HubUnreachableError
 from funes_mcp.memory.label import HubName
 from funes_mcp.memory.lock import WriterLock
@@ -252,6 +259,16 @@ def test_named_sessions_alone_go(ann: Machine, data: Dataset, tmp_path: Path) ->
     assert receipts.load_sent(ann.folder)["one"].state == receipts.WAITS
     with pytest.raises(NotFoundError, match="'three'"):
         push(ann, PushRequest(NAME.label, sessions=("two", "three")))
+
+
+def test_a_named_session_may_be_given_by_its_beginning(ann: Machine, data: Dataset, tmp_path: Path) -> None:
+    ann.store(session("one", "first words"), session("onset", "second words"), session("two", "third words"))
+    with pytest.raises(AmbiguousSessionError, match="one, onset"):
+        push(ann, PushRequest(NAME.label, sessions=("on",)))
+    with pytest.raises(NotFoundError):
+        push(ann, PushRequest(NAME.label, sessions=("",)))
+    assert push(ann, PushRequest(NAME.label, sessions=("one", "tw"))).sent == 2
+    assert texts(data, tmp_path / "t") == ["first words", "third words"]
 
 
 def test_sessions_that_nobody_let_out_stay(ann: Machine, data: Dataset, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, Protocol
 
-from funes_mcp.errors import NotFoundError
+from funes_mcp.errors import AmbiguousSessionError, NotFoundError
 from funes_mcp.memory.scrub import outgoing
 from funes_mcp.redaction.gate import Scanner, Verdict, examine
 
@@ -101,12 +101,13 @@ def make(
         marks: Every row that is stored here.
         there: Keys of the rows that are stored there, ascending.
         anew: Vectors are made anew, so that rows without one may leave, too.
-        named: Full ids of the only sessions that may leave; empty for all.
+        named: The only sessions that may leave, by id or the beginning of one; empty for all.
         selection: Of the person, where there is one. A message goes only when all of its rows may.
         most: About so many rows at most, those that were written last.
 
     Raises:
         NotFoundError: A named session is not stored here.
+        AmbiguousSessionError: A name fits several.
     """
     import numpy as np
 
@@ -131,11 +132,7 @@ def make(
     filled = np.concatenate(filled_parts)
     _, turn = np.unique(np.concatenate(turn_parts), return_inverse=True)
     names = tuple(numbers)
-    unknown = [name for name in named if name not in numbers]
-    if unknown:
-        raise NotFoundError(
-            f"This memory has no session {unknown[0]!r}. Nothing was published.", "`funes sessions` lists them."
-        )
+    only = {_meant(name, numbers) for name in named}
 
     lacks = ~np.isin(key, there)
     missing = np.bincount(session[lacks], minlength=len(names))
@@ -147,7 +144,7 @@ def make(
         kept_back = lacks & shut[turn]
     candidates = lacks & ~kept_back
     if named:
-        chosen_names = np.array([name in set(named) for name in names], bool)
+        chosen_names = np.array([name in only for name in names], bool)
         candidates &= chosen_names[session]
     waits = np.zeros(turns, bool)
     if not anew:
@@ -260,3 +257,21 @@ def judged(plan: Plan, verdict: Verdict) -> Passed:
     held = np.fromiter((int(name, 16) for name in verdict.held_ids), np.uint64, len(verdict.held_ids))
     keys = plan.wanted[~np.isin(plan.wanted, held)]
     return Passed(verdict, keys, plan.sessions_of(keys), plan.sessions_of(held))
+
+
+def _meant(named: str, ids: Iterable[str]) -> str:
+    """The session that an id, or the beginning of one, names. Raises `NotFoundError`, `AmbiguousSessionError`."""
+    wanted = named.strip()
+    fits = [name for name in ids if wanted and name.startswith(wanted)]
+    if wanted in fits:
+        return wanted
+    if not fits:
+        raise NotFoundError(
+            f"This memory has no session {named!r}. Nothing was published.", "`funes sessions` lists them."
+        )
+    if len(fits) > 1:
+        some = ", ".join(sorted(fits)[:3])
+        raise AmbiguousSessionError(
+            f"{len(fits)} sessions start with {named!r}: {some}. Nothing was published.", "Give a longer prefix."
+        )
+    return fits[0]
