@@ -119,6 +119,12 @@ def first_push(service: Service, binding: Binding) -> int:
         return 0
     except FunesError as error:
         terminal.complain(error.message, error.hint)
+        terminal.notes(
+            [
+                f"The agent is bound to {binding.memory} all the same: `funes push {binding.memory}` tries again, "
+                "`funes add` with `local` unbinds it."
+            ]
+        )
         return error.exit_code
     terminal.out(summary(report))
     return 0

@@ -84,7 +84,7 @@ def summary(report: PushReport) -> str:
     elif report.joined:
         lines.append(f"{report.label}: its files are joined ({render.size_text(report.bytes)} uploaded).")
     else:
-        lines.append(f"{report.label}: nothing to publish; it has everything.")
+        lines.append(f"{report.label}: nothing to publish; it has everything that may go.")
     if report.created:
         lines.append(f"The private dataset was made: {report.url}")
     if report.embedded:

@@ -51,7 +51,11 @@ def bar(told: Told | None, size: int) -> Any:
 @contextmanager
 def undrawn() -> Iterator[None]:
     """The library draws no bars of its own inside: how far a commit is, is told by who asked for it."""
-    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+    from huggingface_hub.utils import (  # type: ignore[attr-defined,unused-ignore]
+        are_progress_bars_disabled,
+        disable_progress_bars,
+        enable_progress_bars,
+    )
 
     off = are_progress_bars_disabled()
     if not off:

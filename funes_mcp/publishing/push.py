@@ -475,9 +475,11 @@ class Publisher:
             answer = talk.agrees(question)
             if answer is None:
                 reason = f"{theirs.missing} " if theirs.missing else ""
+                hint = f"Run `funes push {label}` in a terminal, or `funes push {label} --yes`."
+                if theirs.commit is None:
+                    hint += " If it is there already, set HF_TOKEN, or run `hf auth login`."
                 raise PushRefusedError(
-                    f"{reason}{_asked(question)} Nobody was there to answer, so nothing was published.",
-                    f"Run `funes push {label}` in a terminal, or `funes push {label} --yes`.",
+                    f"{reason}{_asked(question)} Nobody was there to answer, so nothing was published.", hint
                 )
             if not answer:
                 raise PushRefusedError("Nothing was published.")
