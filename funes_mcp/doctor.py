@@ -17,6 +17,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Final, Literal
 
+from funes_mcp import wording
 from funes_mcp.coverage import SOON_DAYS, Place, Survey, harness_statuses, is_waiting
 from funes_mcp.errors import FunesError
 from funes_mcp.home import FunesHome
@@ -368,4 +369,4 @@ def _moment(text: str) -> datetime:
 
 def _named(names: Sequence[str], noun: str) -> str:
     shown = "; ".join(names[:_NAMED]) + (f"; and {len(names) - _NAMED:,} more" if len(names) > _NAMED else "")
-    return f"{len(names):,} {noun}{'' if len(names) == 1 else 's'} ({shown})"
+    return f"{wording.count(len(names), noun)} ({shown})"

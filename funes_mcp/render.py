@@ -29,6 +29,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import PurePath
 from typing import Any, Final
 
+from funes_mcp import wording
 from funes_mcp.memory.model import Chunk, Sighting
 from funes_mcp.models import (
     BoundMemory,
@@ -473,13 +474,13 @@ def render_status(report: StatusReport, home: str = "") -> str:
         vectors = "all" if report.embedded == report.chunks else f"{report.embedded:,}"
         model = f" ({report.embedder})" if report.embedder else ""
         lines.append(
-            f"  {_count(report.chunks, 'passage')} in {_count(report.sessions, 'session')}, "
+            f"  {wording.count(report.chunks, 'passage')} in {wording.count(report.sessions, 'session')}, "
             f"{vectors} with vectors{model}, {size_text(report.disk_bytes)}"
         )
         if report.published is not None:
             pass
         elif report.pending:
-            lines.append(f"  {_count(report.pending, 'source')} changed since: `funes index` reads them")
+            lines.append(f"  {wording.count(report.pending, 'source')} changed since: `funes index` reads them")
         else:
             lines.append("  up to date with the transcripts on disk")
     if report.published is not None:
@@ -504,17 +505,18 @@ def _bound(bound: BoundMemory) -> list[str]:
         lines.append(f"  has every session of this machine that may go (last push {bound.pushed})")
     elif bound.known:
         lines.append(
-            f"  {_wait(bound.waiting, 'session')} to be published (last push {bound.pushed}): `funes push {name}`"
+            f"  {wording.wait(bound.waiting, 'session')} to be published (last push {bound.pushed}): "
+            f"`funes push {name}`"
         )
     elif bound.publishing or bound.failed:
         lines.append(f"  nothing of this machine was published there yet: `funes push {name}`")
     if bound.held_rows:
         lines.append(
-            f"  {_count(bound.held_rows, 'passage')} held back ({kinds_text(bound.held)}): `funes scrub`, "
+            f"  {wording.count(bound.held_rows, 'passage')} held back ({kinds_text(bound.held)}): `funes scrub`, "
             f"then `funes push {name}`"
         )
     if bound.left_out:
-        lines.append(f"  {_wait(bound.left_out, 'session')} for your review: `funes curate {name}`")
+        lines.append(f"  {wording.wait(bound.left_out, 'session')} for your review: `funes curate {name}`")
     if bound.failed:
         lines.append(f"  the last push failed at {bound.failed}: {_one_line(bound.reason, 300)}")
     return lines
@@ -563,7 +565,7 @@ def render_doctor(report: DoctorReport, home: str = "") -> str:
                 if finding.hint:
                     lines.append(f"        {finding.hint}")
     total = report.problems
-    lines.append(f"{_count(total, 'problem')}" if total else "everything is accounted for")
+    lines.append(f"{wording.count(total, 'problem')}" if total else "everything is accounted for")
     return "\n".join(harmless(line) for line in lines) + "\n"
 
 
@@ -572,20 +574,21 @@ def _harness(status: HarnessStatus, home: str) -> list[str]:
     sources, records = status.sources, status.records
     if not status.chunks and not sources.found and not sources.skipped:
         return [f"{status.harness}: nothing found in {' or '.join(root for root, _ in roots) or 'any folder'}"]
-    sessions = f" in {_count(status.sessions, 'session')}" if status.sessions else ""
+    sessions = f" in {wording.count(status.sessions, 'session')}" if status.sessions else ""
     newest = f", newest {status.newest}" if status.newest else ""
     if newest and status.title:
         newest += f" ({_one_line(status.title, 80)})"
-    lines = [f"{status.harness}: {_count(status.chunks, 'passage')}{sessions}{newest}"]
+    lines = [f"{status.harness}: {wording.count(status.chunks, 'passage')}{sessions}{newest}"]
     lines += [f"  {root}{'' if there else ': not there'}" for root, there in roots]
     lines.append(f"  {sources_text(sources, everything=True)}")
     if status.copied:
         lines.append(
-            f"  {_count(status.computed, 'passage')} in the transcripts, {status.copied:,} of them copies of others"
+            f"  {wording.count(status.computed, 'passage')} in the transcripts, "
+            f"{status.copied:,} of them copies of others"
         )
     if records.lines:
         lines.append(
-            f"  {_count(records.lines, 'line')}: {sum(records.kept.values()):,} records kept, "
+            f"  {wording.count(records.lines, 'line')}: {sum(records.kept.values()):,} records kept, "
             f"{sum(records.skipped.values()):,} left out, {sum(records.unknown.values()):,} of unknown types"
         )
     if records.kept:
@@ -602,13 +605,13 @@ def _harness(status: HarnessStatus, home: str) -> list[str]:
 def sources_text(counts: SourceCounts, *, everything: bool = False) -> str:
     """Sources by what became of them, in one line: in a pass, or (`everything`) at any time."""
     if everything:
-        text = f"{_count(counts.found, 'file')}: {counts.read:,} read and unchanged since, "
+        text = f"{wording.count(counts.found, 'file')}: {counts.read:,} read and unchanged since, "
         text += f"{counts.waiting:,} to be read, {counts.failed:,} failed"
         if counts.gone:
             text += f"; {counts.gone:,} deleted since, their passages kept"
     else:
         text = (
-            f"{_count(counts.found, 'file')}: {counts.read:,} read, {counts.unchanged:,} unchanged, "
+            f"{wording.count(counts.found, 'file')}: {counts.read:,} read, {counts.unchanged:,} unchanged, "
             f"{counts.failed:,} failed"
         )
     if counts.skipped:
@@ -625,14 +628,6 @@ def _top(counts: Mapping[str, int], limit: int = 8) -> str:
     shown = ", ".join(f"{_one_line(name, 120)} {count:,}" for name, count in ordered[:limit])
     rest = sum(count for _, count in ordered[limit:])
     return f"{shown}, others {rest:,}" if rest else shown
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def _wait(number: int, noun: str) -> str:
-    return f"{_count(number, noun)} {'waits' if number == 1 else 'wait'}"
 
 
 def size_text(size: int) -> str:

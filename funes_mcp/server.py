@@ -185,24 +185,16 @@ class Arguments:
 
     def number(self, name: str, default: int, least: int, most: int) -> int:
         """A whole number held within limits. Accepts 8, 8.0 and "8"; raises `BadRequestError` otherwise."""
-        value = self.given.get(name)
-        if value is None or (isinstance(value, str) and value.strip().lower() in _ABSENT):
-            return default
-        try:
-            if isinstance(value, bool):
-                raise ValueError
-            amount = float(value)
-            if math.isnan(amount):
-                raise ValueError
-        except (TypeError, ValueError):
-            shown = json.dumps(value, default=str)[:80]
-            raise BadRequestError(f"`{name}` must be a whole number, not {shown}.") from None
-        except OverflowError:
-            amount = math.inf if value > 0 else -math.inf
-        return int(min(max(amount, least), most))
+        amount = self._amount(name, "a whole number")
+        return default if amount is None else int(min(max(amount, least), most))
 
     def share(self, name: str) -> float | None:
         """A number held within 0 and 1, or None when absent; raises `BadRequestError` for anything else."""
+        amount = self._amount(name, "a number from 0 to 1")
+        return None if amount is None else min(max(amount, 0.0), 1.0)
+
+    def _amount(self, name: str, wanted: str) -> float | None:
+        """A number of any size, also one given as text; None when absent. Raises `BadRequestError`."""
         value = self.given.get(name)
         if value is None or (isinstance(value, str) and value.strip().lower() in _ABSENT):
             return None
@@ -214,10 +206,10 @@ class Arguments:
                 raise ValueError
         except (TypeError, ValueError):
             shown = json.dumps(value, default=str)[:80]
-            raise BadRequestError(f"`{name}` must be a number from 0 to 1, not {shown}.") from None
+            raise BadRequestError(f"`{name}` must be {wanted}, not {shown}.") from None
         except OverflowError:
-            amount = 1.0 if value > 0 else 0.0
-        return min(max(amount, 0.0), 1.0)
+            return math.inf if value > 0 else -math.inf
+        return amount
 
     def ignored(self) -> tuple[str, ...]:
         """A note on arguments that the tool does not have."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from funes_mcp import discovery
+from funes_mcp import discovery, wording
 from funes_mcp.ask import child, citations, prompt
 from funes_mcp.ask.environment import surroundings
 from funes_mcp.ask.model import AgentAsking, Checked, Desk, Recalled
@@ -137,8 +137,7 @@ def ask(
         run = asking.run(desk, request)
         for note in run.remains:
             watcher.note(note)
-        count = len(recalled.passages)
-        watcher.step(f"asking {asking.title} about {count} passage{'' if count == 1 else 's'}")
+        watcher.step(f"asking {asking.title} about {wording.count(len(recalled.passages), 'passage')}")
         text = _run(asking, run.argv, run.stdin, surroundings(environ, run.sets, run.drops), scratch, watcher)
     return Answer(text, citations.check(text, recalled.passages), recalled, run.remains)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from funes_mcp import render
+from funes_mcp import render, wording
 from funes_mcp.cli import terminal
 from funes_mcp.errors import BadRequestError
 from funes_mcp.models import Service
@@ -168,7 +168,7 @@ def _choices(
 
 def _decided(desk: Desk, done: Counter[str], fresh: bool) -> str:
     words = [
-        f"{word} {_number(done[key], 'session')}"
+        f"{word} {wording.count(done[key], 'session')}"
         for key, word in (("include", "included"), ("exclude", "excluded"), ("reset", "took back the decision on"))
         if done[key]
     ]
@@ -190,7 +190,7 @@ def _summary(desk: Desk) -> str:
     counts = f"{states['included']:,} included, {states['excluded']:,} excluded, {waiting:,} wait for review"
     if states["grown"] or states["changed"]:
         counts += f" ({states['grown'] + states['changed']:,} again, as they went on)"
-    lines = [f"{_number(len(items), 'session')} of {desk.repository}: {counts}."]
+    lines = [f"{wording.count(len(items), 'session')} of {desk.repository}: {counts}."]
     if not items:
         names = desk.repositories()
         lines.append(f"The memory has sessions of {', '.join(names)}." if names else "No session has a repository.")
@@ -198,8 +198,8 @@ def _summary(desk: Desk) -> str:
         lines.append(f"{desk.memory} is not curated yet: a push sends it everything.")
     elif ready:
         lines.append(
-            f"`funes push {desk.memory}` sends what it lacks of {_number(turns, 'reviewed turn')} in "
-            f"{_number(len(ready), 'session')}."
+            f"`funes push {desk.memory}` sends what it lacks of {wording.count(turns, 'reviewed turn')} in "
+            f"{wording.count(len(ready), 'session')}."
         )
     else:
         lines.append(f"`funes push {desk.memory}` sends nothing so far.")
@@ -212,7 +212,7 @@ def _lines(desk: Desk) -> str:
     width = max((len(item.session.session) for item in items), default=0)
     return "".join(
         f"{item.standing.state:<8}  {_word(item.session.session):<{width}}  {_word(item.session.ended[:10]):<10}  "
-        f"{_word(item.session.harness):<11}  {_number(item.session.turns, 'turn'):>11}"
+        f"{_word(item.session.harness):<11}  {wording.count(item.session.turns, 'turn'):>11}"
         f"{_growth(item)}  {heads.get(item.session.session, '')}".rstrip()
         + "\n"
         for item in items
@@ -249,7 +249,3 @@ def _json(desk: Desk) -> str:
     waiting = sum(item.standing.pending for item in items)
     view = CurationView(desk.memory, desk.repository, str(desk.path), not desk.fresh, waiting, views)
     return render.to_json(view) + "\n"
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"

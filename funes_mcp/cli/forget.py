@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import click
 
+from funes_mcp import wording
 from funes_mcp.cli import terminal
 from funes_mcp.cli.progress import counted
 from funes_mcp.errors import BadRequestError, NotFoundError
@@ -63,9 +64,9 @@ def command(
 
 def _announcement(plan: ForgetPlan) -> str:
     lines = [
-        f"{_number(len(plan.sessions), 'session')}"
+        f"{wording.count(len(plan.sessions), 'session')}"
         + (f", {plan.subagents:,} of them of subagents," if plan.subagents else "")
-        + f" with {_number(plan.chunks, 'passage')}:"
+        + f" with {wording.count(plan.chunks, 'passage')}:"
     ]
     lines += _listed(plan.sessions)
     return "\n".join(lines)
@@ -73,14 +74,14 @@ def _announcement(plan: ForgetPlan) -> str:
 
 def _summary(plan: ForgetPlan, removed: int) -> str:
     lines = [
-        f"Forgot {_number(len(plan.sessions), 'session')}: {_number(removed, 'passage')} with words, vectors and "
-        "titles are gone from the memory's files, and `funes index` will not bring them back."
+        f"Forgot {wording.count(len(plan.sessions), 'session')}: {wording.count(removed, 'passage')} with words, "
+        "vectors and titles are gone from the memory's files, and `funes index` will not bring them back."
     ]
     if plan.copies:
         lines.append(
             "Copies stay in sessions that were resumed or forked from them. Forget those, too, if that is meant:"
         )
-        lines += [f"  {harmless(name)}: {_number(count, 'turn')}" for name, count in plan.copies[:LISTED]]
+        lines += [f"  {harmless(name)}: {wording.count(count, 'turn')}" for name, count in plan.copies[:LISTED]]
         if len(plan.copies) > LISTED:
             lines.append(f"  … and {len(plan.copies) - LISTED:,} more")
     lines.append(
@@ -109,13 +110,13 @@ def _undo(service: Service, request: ForgetRequest, yes: bool) -> int:
     if not chosen:
         raise NotFoundError("No forgotten session fits.", "`funes forget --undo` lists them.")
     names = [item.session for item in chosen]
-    terminal.say("\n".join([f"{_number(len(names), 'forgotten session')}:", *_listed(names)]))
+    terminal.say("\n".join([f"{wording.count(len(names), 'forgotten session')}:", *_listed(names)]))
     if not _agreed("Let them be indexed again?", yes):
         terminal.say("Nothing was changed.")
         return 1
     service.unforget(names)
     terminal.out(
-        f"{_number(len(names), 'session')} may be indexed again. Run `funes index` to read "
+        f"{wording.count(len(names), 'session')} may be indexed again. Run `funes index` to read "
         f"{'it' if len(names) == 1 else 'them'} from the transcripts that are still there.\n"
     )
     return 0
@@ -128,10 +129,6 @@ def _agreed(question: str, yes: bool) -> bool:
     if not (terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stderr)):
         raise BadRequestError("This is not done without being asked for.", "Add --yes.")
     return click.confirm(question, default=False, err=True)
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _listed(names: tuple[str, ...] | list[str]) -> list[str]:

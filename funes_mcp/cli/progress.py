@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from funes_mcp import wording
 from funes_mcp.cli import terminal
 from funes_mcp.memory.label import HubName, parse
 from funes_mcp.models import IndexReport, Progress, Service
@@ -246,8 +247,9 @@ class _FetchLines:
         if step.kind != self._kind:
             self._kind, self._next = step.kind, self._clock() + LINE_INTERVAL
             if step.kind == "files":
-                files = f"{step.total:,} file{'' if step.total == 1 else 's'}"
-                self._write(f"fetching {self._label}: {files}, {step.bytes_total / 1e6:,.1f} MB")
+                self._write(
+                    f"fetching {self._label}: {wording.count(step.total, 'file')}, {step.bytes_total / 1e6:,.1f} MB"
+                )
             elif step.kind == "passages":
                 self._write(f"indexing {self._label}: {step.total:,} passages")
             else:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from funes_mcp import render
+from funes_mcp import render, wording
 from funes_mcp.cli import terminal
 from funes_mcp.cli.progress import LINE_INTERVAL
 from funes_mcp.models import PushReport, PushRequest, PushTalk, Service
@@ -76,7 +76,7 @@ def summary(report: PushReport) -> str:
     verb = "would be published" if report.dry else "published"
     lines = []
     if report.sent:
-        done = f"{_count(report.sent, 'passage')} of {_count(report.sessions, 'session')} {verb}"
+        done = f"{wording.count(report.sent, 'passage')} of {wording.count(report.sessions, 'session')} {verb}"
         size = f" ({render.size_text(report.bytes)})" if report.bytes else ""
         lines.append(f"{report.label}: {done}{size}.")
     elif report.held:
@@ -91,24 +91,17 @@ def summary(report: PushReport) -> str:
         lines.append("They were embedded with the model that is used there.")
     if report.held:
         lines.append(
-            f"Held back: {_count(report.held, 'passage')} of {_count(len(report.held_sessions), 'session')} "
-            f"that look like credentials ({render.kinds_text(report.kinds)}). Run `funes scrub`, then push again."
+            f"Held back: {wording.count(report.held, 'passage')} of "
+            f"{wording.count(len(report.held_sessions), 'session')} that look like credentials "
+            f"({render.kinds_text(report.kinds)}). Run `funes scrub`, then push again."
         )
     if report.unfilled:
-        lines.append(f"{_wait(report.unfilled, 'passage')} for a vector: run `funes index`.")
+        lines.append(f"{wording.wait(report.unfilled, 'passage')} for a vector: run `funes index`.")
     if report.left_out:
-        lines.append(f"{_wait(report.left_out, 'session')} for your review: run `funes curate {report.label}`.")
+        lines.append(f"{wording.wait(report.left_out, 'session')} for your review: run `funes curate {report.label}`.")
     if report.later:
-        lines.append(f"{_count(report.later, 'passage')} left for the next push.")
+        lines.append(f"{wording.count(report.later, 'passage')} left for the next push.")
     return "\n".join(lines) + "\n"
-
-
-def _wait(number: int, noun: str) -> str:
-    return f"{_count(number, noun)} {'waits' if number == 1 else 'wait'}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
+from funes_mcp import wording
 from funes_mcp.curation.decisions import Choice
 from funes_mcp.curation.desk import Exchange, Reviewable
 from funes_mcp.curation.sessions import State
@@ -163,20 +164,22 @@ def rows_of(items: Sequence[Reviewable], heads: Mapping[str, str], order: Sequen
         facts = [
             f"{_one_line(session.session)}",
             f"{_one_line(session.harness)}  {_moment(session.began)} to {_moment(session.ended)}",
-            f"{_number(session.turns, 'turn')}, {_number(session.passages, 'passage')}"
-            + (f", with {_number(len(session.parts) - 1, 'subagent')}" if len(session.parts) > 1 else ""),
+            f"{wording.count(session.turns, 'turn')}, {wording.count(session.passages, 'passage')}"
+            + (f", with {wording.count(len(session.parts) - 1, 'subagent')}" if len(session.parts) > 1 else ""),
         ]
         agents = sorted({_one_line(part.agent) for part in session.parts[1:] if part.agent})
         if agents:
             facts.append(f"subagents: {', '.join(agents[:AGENTS])}{', …' if len(agents) > AGENTS else ''}")
         if session.elsewhere:
-            facts.append(f"{_number(session.elsewhere, 'turn')} in other folders: never published here")
+            facts.append(f"{wording.count(session.elsewhere, 'turn')} in other folders: never published here")
         facts += [
-            f"{_number(count, 'message')} repeated of {_one_line(name)[:8]}: published with that one"
+            f"{wording.count(count, 'message')} repeated of {_one_line(name)[:8]}: published with that one"
             for name, count in session.copies
         ]
         if how.state == "grown":
-            facts.append(f"{_number(how.growth, 'turn')} came after its review; what was reviewed stays published")
+            facts.append(
+                f"{wording.count(how.growth, 'turn')} came after its review; what was reviewed stays published"
+            )
         elif how.state == "changed":
             facts.append("what was reviewed reads differently now")
         about = f"{_moment(session.ended):<16}  {_one_line(session.harness[:11]):<11}  {session.turns:>5,}"
@@ -375,7 +378,7 @@ def _listed(screen: Screen, row: Row, here: bool, width: int) -> Line:
 
 def _footer(screen: Screen, place: str) -> list[Line]:
     if screen.mode == "leave":
-        count = _number(len(screen.chosen), "decision")
+        count = wording.count(len(screen.chosen), "decision")
         return [[("title", f"{count} not saved.")], [("", "s: save and leave   d: discard   any other key: go on")], []]
     choices = [screen.choice(row) for row in screen.rows]
     counts = (
@@ -500,7 +503,3 @@ def _one_line(text: str) -> str:
 
 def _moment(ts: str) -> str:
     return _one_line(ts[:16].replace("T", " "))
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"

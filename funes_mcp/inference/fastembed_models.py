@@ -317,41 +317,40 @@ def _logits(model: Any, pairs: list[tuple[str, str]]) -> list[float]:
 
 def _text_embedding(stored: Stored, workers: int) -> Any:
     from fastembed import TextEmbedding
-    from fastembed.common.model_description import ModelSource, PoolingType
+    from fastembed.common.model_description import PoolingType
 
     spec = stored.spec
-    name = spec.name
-    if not _lists(TextEmbedding, spec):
-        name = f"funes/{spec.name}@{spec.revision}"
-        if not any(about["model"] == name for about in TextEmbedding.list_supported_models()):
-            TextEmbedding.add_custom_model(
-                model=name,
-                pooling=PoolingType.MEAN if spec.pooling == "mean" else PoolingType.CLS,
-                normalization=True,
-                sources=ModelSource(hf=spec.repo),
-                dim=spec.dim,
-                model_file=spec.file,
-                additional_files=list(spec.extra),
-            )
-    return TextEmbedding(name, **_local(stored, workers))
+    pooling = PoolingType.MEAN if spec.pooling == "mean" else PoolingType.CLS
+    return _opened(TextEmbedding, stored, workers, pooling=pooling, normalization=True, dim=spec.dim)
 
 
 def _text_cross_encoder(stored: Stored, workers: int) -> Any:
-    from fastembed.common.model_description import ModelSource
     from fastembed.rerank.cross_encoder import TextCrossEncoder
+
+    return _opened(TextCrossEncoder, stored, workers)
+
+
+def _opened(library: Any, stored: Stored, workers: int, **about: Any) -> Any:
+    """The model, made known to fastembed first where that does not know it, or with another graph.
+
+    Args:
+        about: What fastembed wants to know of a model of this kind beside its files.
+    """
+    from fastembed.common.model_description import ModelSource
 
     spec = stored.spec
     name = spec.name
-    if not _lists(TextCrossEncoder, spec):
+    if not _lists(library, spec):
         name = f"funes/{spec.name}@{spec.revision}"
-        if not any(about["model"] == name for about in TextCrossEncoder.list_supported_models()):
-            TextCrossEncoder.add_custom_model(
+        if not any(known["model"] == name for known in library.list_supported_models()):
+            library.add_custom_model(
                 model=name,
                 sources=ModelSource(hf=spec.repo),
                 model_file=spec.file,
                 additional_files=list(spec.extra),
+                **about,
             )
-    return TextCrossEncoder(name, **_local(stored, workers))
+    return library(name, **_local(stored, workers))
 
 
 def _lists(library: Any, spec: ModelSpec) -> bool:

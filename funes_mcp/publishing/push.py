@@ -17,6 +17,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from funes_mcp import wording
 from funes_mcp.errors import FunesError, MemoryDamagedError, NoMemoryError, PushBusyError, PushRefusedError
 from funes_mcp.hub import cache
 from funes_mcp.hub.errors import HubConflictError, HubDeniedError, HubError, HubRepoMissingError, HubUnreachableError
@@ -387,7 +388,7 @@ class Publisher:
         add: dict[str, Path | bytes] = dict(changes.add)
         if (readme := self._card(theirs)) is not None:
             add[_README] = readme
-        added = f"Add {_count(report.sent, 'passage')} of {_count(report.sessions, 'session')}"
+        added = f"Add {wording.count(report.sent, 'passage')} of {wording.count(report.sessions, 'session')}"
         what = added if report.sent else "Join files"
         try:
             report.commit = self._repo.commit(theirs.commit, add, changes.delete, what, _summed(talk, "uploading"))
@@ -454,7 +455,7 @@ class Publisher:
         label = self._name.label
         receipt = self._receipt()
         public = theirs.commit is not None and not theirs.private
-        sessions = _count(len(made.sessions_of(made.wanted)), "session")
+        sessions = wording.count(len(made.sessions_of(made.wanted)), "session")
         question = ""
         if public:
             talk.warn(f"{label} is public: everybody can read what is published there.")
@@ -612,10 +613,6 @@ def _summed(talk: PushTalk, what: str) -> Callable[[int, int], None]:
 def _fetching(talk: PushTalk, step: Step) -> None:
     if step.kind == "files":
         talk.step("fetching", step.bytes_done, step.bytes_total)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _sizes(passed: plan.Passed) -> tuple[int, int]:

@@ -32,6 +32,30 @@ def wait_for(what: Callable[[], T], patience: float = PATIENCE) -> T:
     return value
 
 
+def remembered_session(home: Path, question: str, answer: str) -> Path:
+    """Write a transcript of Claude Code's with one question and its answer below `home`; where it is."""
+    transcript = home / "old" / "0a1b2c3d-0000-4000-8000-000000000001.jsonl"
+    transcript.parent.mkdir()
+    rows = [("user", question), ("assistant", answer)]
+    transcript.write_text(
+        "".join(
+            json.dumps(
+                {
+                    "type": role,
+                    "uuid": f"0000000{at}-0000-4000-8000-000000000000",
+                    "sessionId": transcript.stem,
+                    "cwd": "/home/ada/zoo",
+                    "timestamp": f"2026-03-11T09:04:0{at}.000Z",
+                    "message": {"role": role, "content": [{"type": "text", "text": text}]},
+                }
+            )
+            + "\n"
+            for at, (role, text) in enumerate(rows)
+        )
+    )
+    return transcript
+
+
 @dataclass
 class World:
     """One home folder, one project and one model; and what an agent does in it."""

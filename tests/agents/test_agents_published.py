@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 from hub_server import WRITER, LoopbackHub
 
-from agents.drivers import FUNES, World, wait_for
+from agents.drivers import FUNES, World, remembered_session, wait_for
 
 pytestmark = pytest.mark.agents
 
@@ -31,25 +30,7 @@ class OtherMachine:
     def __init__(self, hub: LoopbackHub, home: Path) -> None:
         home.mkdir()
         self.environ = {**hub.environ(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
-        transcript = home / "old" / "0a1b2c3d-0000-4000-8000-000000000001.jsonl"
-        transcript.parent.mkdir()
-        rows = [("user", "Which compression does the zebra archive get?"), ("assistant", PASSAGE)]
-        transcript.write_text(
-            "".join(
-                json.dumps(
-                    {
-                        "type": role,
-                        "uuid": f"0000000{at}-0000-4000-8000-000000000000",
-                        "sessionId": transcript.stem,
-                        "cwd": "/home/ada/zoo",
-                        "timestamp": f"2026-03-11T09:04:0{at}.000Z",
-                        "message": {"role": role, "content": [{"type": "text", "text": text}]},
-                    }
-                )
-                + "\n"
-                for at, (role, text) in enumerate(rows)
-            )
-        )
+        transcript = remembered_session(home, "Which compression does the zebra archive get?", PASSAGE)
         self.funes("index", str(transcript))
 
     def funes(self, *arguments: str) -> str:

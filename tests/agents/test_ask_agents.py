@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from mock_llm import Request
 
-from agents.drivers import World, wait_for
+from agents.drivers import World, remembered_session, wait_for
 
 pytestmark = pytest.mark.agents
 
@@ -64,25 +64,7 @@ class Asked:
 def remembering(world: Callable[..., World], name: str, package: str, passage: str = PASSAGE) -> World:
     """A world in which the agent has funes with all its hooks and tools, and one session is remembered."""
     here = world(name, package)
-    transcript = here.folder / "old" / "0a1b2c3d-0000-4000-8000-000000000001.jsonl"
-    transcript.parent.mkdir()
-    rows = [("user", QUESTION), ("assistant", passage)]
-    transcript.write_text(
-        "".join(
-            json.dumps(
-                {
-                    "type": role,
-                    "uuid": f"0000000{at}-0000-4000-8000-000000000000",
-                    "sessionId": transcript.stem,
-                    "cwd": "/home/ada/zoo",
-                    "timestamp": f"2026-03-11T09:04:0{at}.000Z",
-                    "message": {"role": role, "content": [{"type": "text", "text": text}]},
-                }
-            )
-            + "\n"
-            for at, (role, text) in enumerate(rows)
-        )
-    )
+    transcript = remembered_session(here.folder, QUESTION, passage)
     here.funes("index", str(transcript))
     here.add()
     watched(here)
