@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING
 
 from funes_mcp import collection
@@ -15,10 +14,8 @@ from funes_mcp.reading import Begun, Ended, Failed, Message, Read, Work, reads_a
 from funes_mcp.traces.model import SessionInfo, Tally
 
 if TYPE_CHECKING:
-    from numpy import float32
-    from numpy.typing import NDArray
-
     from funes_mcp.inference.protocols import Embedder
+    from funes_mcp.memory.model import Chunk
     from funes_mcp.memory.writer import MemoryWriter
 
 #: Chunks that are written in one step: large enough for the native writers, small enough to be searchable
@@ -50,7 +47,6 @@ class Pass:
         self._report = report
         self._progress = progress
         self._threshold = FIRST_COMMIT_CHUNKS
-        self._vectors: dict[str, NDArray[float32]] = {}
 
     def run(self, work: Sequence[Work], messages: Iterator[Message]) -> None:
         """Take everything that is read from `work` and commit it."""
@@ -97,23 +93,27 @@ class Pass:
         self._report.redacted.update(part.redacted)
         waiting = 0
         at = 0
-        bare: list[str] = []
+        bare: list[list[Chunk]] = []
+        self._writer.expect(item[1] for item in part.items if isinstance(item, tuple))
         for item in part.items:
             if isinstance(item, SessionInfo):
                 self._writer.put_session(item)
                 continue
             turn, chunks = item
-            names = () if part.names is None else part.names[at : at + len(chunks)]
-            stored = self._writer.put_turn(turn, chunks, names)
+            span = slice(at, at + len(chunks))
+            names = () if part.names is None else part.names[span]
+            vectors = None if part.vectors is None else part.vectors[span]
+            stored = self._writer.put_turn(turn, chunks, names, vectors)
             waiting += stored
-            if stored and part.vectors is None:
-                bare += [chunk.text for chunk in chunks]
-            elif stored and part.vectors is not None:
-                for offset, chunk in enumerate(chunks):
-                    self._vectors[chunk.text] = part.vectors[at + offset]
+            if stored and vectors is None:
+                bare.append(chunks)
             at += len(chunks)
         if bare and self._embedder is not None:
-            self._vectors.update(zip(bare, self._embedder.embed_passages(bare), strict=True))
+            made = self._embedder.embed_passages([chunk.text for chunks in bare for chunk in chunks])
+            at = 0
+            for chunks in bare:
+                self._writer.put_vectors_of(chunks, made[at : at + len(chunks)])
+                at += len(chunks)
         return waiting
 
     def _count(self, work: Work, ended: Ended, chunks: int) -> None:
@@ -131,26 +131,8 @@ class Pass:
         if self._progress:
             self._progress.source_done(str(work.source.path), work.source.size, 0)
 
-    def _embed(self, vectors: dict[str, NDArray[float32]], texts: list[str]) -> NDArray[float32]:
-        """Vectors of texts, float32 (n, width): those that came with what was read, the others made here."""
-        import numpy as np
-
-        assert self._embedder is not None
-        out = np.empty((len(texts), self._embedder.dim), np.float32)
-        missing = []
-        for place, text in enumerate(texts):
-            vector = vectors.get(text)
-            if vector is None:
-                missing.append(place)
-            else:
-                out[place] = vector
-        if missing:
-            out[missing] = self._embedder.embed_passages([texts[place] for place in missing])
-        return out
-
     def _commit(self, *, background: bool = False) -> None:
-        vectors, self._vectors = self._vectors, {}
-        embed = partial(self._embed, vectors) if self._embedder is not None else None
+        embed = None if self._embedder is None else self._embedder.embed_passages
         done = self._writer.commit(embed, background=background)
         self._threshold = COMMIT_CHUNKS
         report = self._report

@@ -76,20 +76,19 @@ class MaxSimReranker:
             table = self._table
             if table.full:
                 table.reset()
-            asked = np.array(list(dict.fromkeys(table.rows(query[:_MAX_QUERY_CHARS]))), np.intp)
-            found = [np.array(list(dict.fromkeys(table.rows(text[:_MAX_CHARS]))), np.intp) for text in passages]
+            asked = table.count([query[:_MAX_QUERY_CHARS]]).rows
+            found = table.count([text[:_MAX_CHARS] for text in passages])
             table.settle()
             weights = table.weights[asked]
             best = np.zeros((len(asked), len(passages)), np.float32)
-            filled = [i for i, rows in enumerate(found) if len(rows)]
-            if not filled or not weights.any():
+            filled = np.flatnonzero(found.sizes)
+            if not len(filled) or not weights.any():
                 return Interaction(weights, best)
             weights /= weights.sum()
-            rows = np.concatenate([found[i] for i in filled])
-            words, at = np.unique(rows, return_inverse=True)
+            words, at = np.unique(found.rows, return_inverse=True)
             cosines = table.vectors[asked] @ table.vectors[words].T
         cosines[asked[:, None] == words] = 1  # a hash or a rare name has no vector, yet is itself
-        starts = np.cumsum([0] + [len(found[i]) for i in filled[:-1]])
+        starts = (np.cumsum(found.sizes) - found.sizes)[filled]
         best[:, filled] = np.clip(np.maximum.reduceat(cosines[:, at], starts, axis=1), 0, 1)
         return Interaction(weights, best)
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from funes_mcp.inference.table import WordTable
+    from funes_mcp.inference.table import Counted, WordTable
 
 _TABLE_ROWS = 49_152
 _MAX_CHARS = 16_384
@@ -52,7 +50,7 @@ class StaticEmbedder:
             for start in range(0, len(texts), _BATCH):
                 if table.full:
                     table.reset()
-                counted = [Counter(table.rows(text[:_MAX_CHARS])) for text in texts[start : start + _BATCH]]
+                counted = table.count([text[:_MAX_CHARS] for text in texts[start : start + _BATCH]])
                 table.settle()
                 _pool(table, counted, out[start : start + _BATCH])
         return out
@@ -69,24 +67,25 @@ class StaticEmbedder:
         return WordTable(bundle.load(self._folder), _TABLE_ROWS)
 
 
-def _pool(table: WordTable, counted: list[Counter[int]], out: NDArray[np.float32]) -> None:
-    """Write the unit vectors of texts with these word rows into `out`, which is all zeros.
+def _pool(table: WordTable, counted: Counted, out: NDArray[np.float32]) -> None:
+    """Write the unit vectors of texts with these words into `out`, which is all zeros.
 
     A word said n times counts sqrt(n) times: a passage that repeats a word is about it, but not n times as much.
+    Summed in the order in which the words stand, so that nothing depends on what was embedded before.
     """
     import numpy as np
 
-    sizes = [len(words) for words in counted]
-    # In the order in which the words stand, never by row number, which depends on what was embedded before.
-    rows = np.fromiter(chain.from_iterable(counted), np.intp, sum(sizes))
-    counts = np.fromiter(chain.from_iterable(words.values() for words in counted), np.float32, len(rows))
-    factors = table.pooled[rows] * np.sqrt(counts)
+    rows = counted.rows
+    factors = table.pooled[rows] * np.sqrt(counted.counts, dtype=np.float32)
     vectors = table.vectors
+    near = np.empty((_BLOCK, vectors.shape[1]), np.float32)  # one for all: the allocator gives back what is as large
     end = 0
-    for row, size in zip(out, sizes, strict=True):
+    for row, size in zip(out, counted.sizes.tolist(), strict=True):
         start, end = end, end + size
         for at in range(start, end, _BLOCK):
             block = slice(at, min(at + _BLOCK, end))
-            row += factors[block] @ vectors[rows[block]]
+            taken = near[: block.stop - at]
+            np.take(vectors, rows[block], 0, taken, "clip")
+            row += factors[block] @ taken
     norms = np.sqrt(np.einsum("ij,ij->i", out, out))
     out /= np.where(norms > 0, norms, 1)[:, None]

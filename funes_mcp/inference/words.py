@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from typing import Final
 
 # The blocks that BERT treats as ideographs (google-research/bert, tokenization.py, _is_chinese_char).
 _CJK = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002a6df\U0002a700-\U0002ceaf\U0002f800-\U0002fa1f"
@@ -16,6 +17,9 @@ _ASCII_TOKEN = re.compile(r"[A-Za-z0-9_]+")
 _TOKEN = re.compile(f"[{_CJK}]|[^\\W{_CJK}]+")
 _PART = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z0-9]+")
 _OPAQUE = re.compile(r"(?=.*[0-9])[0-9a-f]{7,}|.{41,}", re.DOTALL)
+_SHORTEST_OPAQUE = 7
+# What no ASCII token holds is a space; what is not ASCII stays, to be looked at by itself.
+_ROUGH: Final = bytes(b if b >= 128 or chr(b).isalnum() or b == ord("_") else 32 for b in range(256))
 _MAX_TOKEN = 128
 _MAX_PARTS = 16
 _SHREDDED = 16
@@ -28,6 +32,19 @@ def tokens(text: str) -> list[str]:
         return _ASCII_TOKEN.findall(text)
     # Composed first: a combining accent is no word character and would cut the word in two.
     return _TOKEN.findall(unicodedata.normalize("NFC", text))
+
+
+def rough_tokens(text: str) -> list[bytes]:
+    """A text cut, in UTF-8, where ASCII alone shows that no token goes on: several times faster than `tokens`.
+
+    `tokens_within` these are just the tokens of the text, in order.
+    """
+    return text.encode("utf-8", "surrogatepass").translate(_ROUGH).split()
+
+
+def tokens_within(rough: bytes) -> list[str]:
+    """The tokens of one of `rough_tokens`: itself when it is ASCII."""
+    return [rough.decode("ascii")] if rough.isascii() else tokens(rough.decode("utf-8", "surrogatepass"))
 
 
 def parts(token: str) -> tuple[str, ...]:
@@ -55,7 +72,7 @@ def parts(token: str) -> tuple[str, ...]:
 
 def is_opaque(word: str) -> bool:
     """Whether a word has no meaning beyond being itself: a hash, a long number, a run of over 40 characters."""
-    return _OPAQUE.fullmatch(word) is not None
+    return len(word) >= _SHORTEST_OPAQUE and _OPAQUE.fullmatch(word) is not None
 
 
 def split(word: str, pieces: dict[str, int]) -> list[int]:

@@ -12,7 +12,7 @@ any text is a valid question.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from hashlib import blake2b
 from operator import attrgetter
@@ -77,11 +77,16 @@ _LEVEL: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A chunk to index, with the texts of the chunks before and after it in its session ("" for none)."""
+    """A chunk to index, with the texts of the chunks before and after it in its session ("" for none).
+
+    Attributes:
+        names: What `terms.Names.joined` gives for its text; None when nobody found out yet.
+    """
 
     chunk: Chunk
     before: str = ""
     after: str = ""
+    names: tuple[str, str] | None = None
 
     @property
     def near(self) -> tuple[str, str]:
@@ -310,15 +315,9 @@ class LexicalWriter:
         except (ValueError, OSError) as error:
             raise MemoryDamagedError(f"The word index in {folder} cannot be opened: {error}") from error
 
-    def add(self, entries: Iterable[Entry], names: Mapping[str, tuple[str, str]] | None = None) -> None:
-        """Queue chunks. A chunk that is there already must be deleted first.
-
-        Args:
-            names: What `terms.Names.joined` gives for texts, where that is known.
-        """
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Queue chunks. A chunk that is there already must be deleted first."""
         import tantivy
-
-        known = names or {}
 
         writer = self._open()
         entries = list(entries)
@@ -331,7 +330,7 @@ class LexicalWriter:
             text = chunk.text
             document = tantivy.Document()
             document.add_unsigned("key", chunk.key)
-            whole, inner = known.get(text) or self._names.joined(text)
+            whole, inner = entry.names or self._names.joined(text)
             words = text
             if not text.isascii() and terms.has_unspaced(text):
                 document.add_text("pairs", " ".join(terms.bigrams(text)))

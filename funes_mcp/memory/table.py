@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from funes_mcp.errors import FunesError, MemoryDamagedError, ModelMismatchError
 from funes_mcp.home import private_folder
-from funes_mcp.memory import manifest
+from funes_mcp.memory import lance, manifest
 from funes_mcp.memory.lexical import storage_error
 from funes_mcp.memory.model import CONTRACT_COLUMNS, OWN_COLUMNS, Chunk, Embedding
 
@@ -147,10 +147,8 @@ def schema_of(embedding: Embedding, project: str = "") -> pa.Schema:
 
 def _made_in(folder: Path) -> Any:
     """The database in `folder`, for tables to be made in it."""
-    import lancedb
-
     options = {"new_table_data_storage_version": ".".join(map(str, _FORMAT))}
-    return lancedb.connect(str(folder), storage_options=options)
+    return lance.load().connect(str(folder), storage_options=options)
 
 
 def _format(path: Path) -> tuple[int, int]:
@@ -211,12 +209,11 @@ class ChunkTable:
     @classmethod
     def open(cls, folder: Path) -> ChunkTable:
         """Open the table in `folder`. Raises `MemoryDamagedError` when that cannot be done."""
-        import lancedb
         import pyarrow as pa
 
         path = table_path(folder)
         try:
-            table = lancedb.connect(str(folder)).open_table(NAME)
+            table = lance.load().connect(str(folder)).open_table(NAME)
             schema = table.schema
         except (OSError, ValueError, RuntimeError) as error:
             raise MemoryDamagedError(f"The table {path} cannot be opened: {_first_line(error)}") from error
@@ -508,7 +505,6 @@ class ChunkTable:
         Raises:
             FunesError: It could not be written (a full disk); the table is as it was.
         """
-        import lancedb
         import pyarrow as pa
 
         old = self._table.schema
@@ -527,7 +523,8 @@ class ChunkTable:
 
         folder = self._path.parent
         reader = pa.RecordBatchReader.from_batches(schema, batches())
-        self._guarded(lambda: lancedb.connect(str(folder)).create_table(NAME, reader, schema=schema, mode="overwrite"))
+        base = lance.load().connect(str(folder))
+        self._guarded(lambda: base.create_table(NAME, reader, schema=schema, mode="overwrite"))
         return ChunkTable.open(folder)
 
     def _arrow(self, chunks: Sequence[Chunk], vectors: Sequence[NDArray[np.float32] | None]) -> pa.Table:

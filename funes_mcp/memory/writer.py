@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from funes_mcp.errors import FunesError, MemoryDamagedError, ModelMismatchError
 from funes_mcp.memory import catalog as book
-from funes_mcp.memory import dense, derived, lexical, tombstones
+from funes_mcp.memory import dense, derived, lance, lexical, tombstones
 from funes_mcp.memory.catalog import Catalog, Message, Place, SourceState, TurnFacts, safe_text, signature_of
 from funes_mcp.memory.chunk import chunk_id, munge
 from funes_mcp.memory.lexical import Entry
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Embed = Callable[[list[str]], NDArray[np.float32]]
-    Names = Mapping[str, tuple[str, str]]
 
 #: The fact in the catalog that says which table version everything else belongs to.
 STAMP: Final = "table_version"
@@ -112,12 +111,19 @@ class _Put:
     info: SessionInfo
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Content:
-    """The rows of a message as one of its places gave them, and a digest of their texts."""
+    """The rows of a message as one of its places gave them, and a digest of their texts.
+
+    Attributes:
+        names: See `Entry.names`, for each row; empty when nobody found out yet.
+        vectors: float32 (rows, width); None when nobody made them yet.
+    """
 
     chunks: list[Chunk]
     digest: int
+    names: Sequence[tuple[str, str]] = ()
+    vectors: NDArray[np.float32] | None = None
 
 
 @dataclass(slots=True)
@@ -128,7 +134,6 @@ class _Batch:
     puts: dict[str, dict[tuple[str, str], _Put]] = field(default_factory=dict)
     infos: dict[tuple[str, str], SessionInfo] = field(default_factory=dict)
     contents: dict[int, _Content] = field(default_factory=dict)
-    names: dict[str, tuple[str, str]] = field(default_factory=dict)
     seen: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
     told: dict[str, set[str]] = field(default_factory=dict)
     finished: dict[str, tuple[Cursor, Tally]] = field(default_factory=dict)
@@ -148,7 +153,8 @@ class _Plan:
     """What a commit has to change.
 
     Attributes:
-        rows: Rows to write, new or in place of others.
+        rows: Rows to write, new or in place of others; `owner` is the message of each.
+        names: See `Entry.names`, of those rows for which they are known.
         old: For each message that changes, the rows that are stored of it: `(block, piece)` to id.
         messages: What is stored afterwards.
         gone: Messages of which nothing is left.
@@ -158,6 +164,7 @@ class _Plan:
 
     rows: dict[str, Chunk] = field(default_factory=dict)
     owner: dict[str, int] = field(default_factory=dict)
+    names: dict[str, tuple[str, str]] = field(default_factory=dict)
     old: dict[int, dict[tuple[int, int], str]] = field(default_factory=dict)
     messages: list[Message] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
@@ -190,12 +197,13 @@ class MemoryWriter:
             self._stack.callback(self._lookup.close)
             self._storing: Future[Committed] | None = None
             self._flying: dict[int, _Content] = {}
+            self._looked_up: dict[int, Message | None] = {}
             self._unreported = Committed()
             self._table: ChunkTable | None = None
             self._words: lexical.LexicalReader | None = None
             self._lexical: lexical.LexicalWriter | None = None
             self._batch = _Batch()
-            self._current: Source | None = None
+            self._current: tuple[Source, str] | None = None
             self._info: dict[str, SessionInfo] = {}
             self._visits: dict[tuple[str, str | None], SessionInfo] = {}
             self._broken = False
@@ -237,8 +245,9 @@ class MemoryWriter:
 
     def prepare(self) -> None:
         """Load the libraries that a commit needs: more than a second, worth spending while there is nothing to do."""
-        import lancedb  # noqa: F401
         import tantivy  # noqa: F401
+
+        lance.load()
 
     # -- sources ---------------------------------------------------------------------------------------
 
@@ -269,7 +278,7 @@ class MemoryWriter:
             whole: The reading starts at the beginning, so turns that it does not give are gone from the source.
         """
         path = _path(source)
-        self._current = source
+        self._current = source, path
         self._info = {}
         self._visits = {}
         self._batch.sources[path] = source
@@ -281,7 +290,7 @@ class MemoryWriter:
 
     def put_session(self, info: SessionInfo) -> None:
         """Say what is known of a session; it holds for the turns that follow."""
-        path = _path(self._source())
+        path = self._at()
         info = self._still_known(_cleaned(info))
         self._info[info.session_id] = info
         self._batch.infos[path, info.session_id] = info
@@ -310,7 +319,18 @@ class MemoryWriter:
             found = self._visits[where] = replace(info, repo=repo)
         return found
 
-    def put_turn(self, turn: Turn, chunks: Sequence[Chunk], names: Sequence[tuple[str, str]] = ()) -> int:
+    def expect(self, turns: Iterable[Sequence[Chunk]]) -> None:
+        """Look up at once what is stored of turns that are put next, before any commit, by their chunks."""
+        wanted = {_signed(chunks[0].identity) for chunks in turns if chunks}
+        self._looked_up = {**dict.fromkeys(wanted), **self._lookup.messages(wanted)}
+
+    def put_turn(
+        self,
+        turn: Turn,
+        chunks: Sequence[Chunk],
+        names: Sequence[tuple[str, str]] = (),
+        vectors: NDArray[np.float32] | None = None,
+    ) -> int:
         """Put a turn, with its chunks from `chunk.chunks_of`. Returns how many of them wait to be stored.
 
         0 means that the memory has them, or that there is nothing in the turn to store, or that its session
@@ -318,8 +338,9 @@ class MemoryWriter:
 
         Args:
             names: For each chunk what `terms.Names.joined` gives, where that was found out already.
+            vectors: float32 (chunks, width), where they were made already.
         """
-        path = _path(self._source())
+        path = self._at()
         if not chunks:
             return 0
         if self._is_forgotten(turn.session_id, path):
@@ -343,14 +364,19 @@ class MemoryWriter:
                 return 0
             batch.chunks -= len(waiting.chunks) if message in batch.contents else 0
         else:
-            stored = self._lookup.message(message)
+            stored = self._looked_up[message] if message in self._looked_up else self._lookup.message(message)
             if stored is not None and (stored.content == content or _has_less(chunks, list(stored.pieces()))):
                 self._count(chunks, self._lookup.session_id(stored.session) == turn.session_id)
                 return 0
-        batch.contents[message] = _Content(list(chunks), content)
+        batch.contents[message] = _Content(list(chunks), content, names, vectors)
         batch.chunks += len(chunks)
-        batch.names.update(zip((chunk.text for chunk in chunks), names, strict=False))
         return len(chunks)
+
+    def put_vectors_of(self, chunks: Sequence[Chunk], vectors: NDArray[np.float32]) -> None:
+        """Put the vectors, float32 (chunks, width), of a turn that was put without and waits."""
+        content = self._batch.contents.get(_signed(chunks[0].identity))
+        if content is not None and content.chunks[0] is chunks[0]:  # else it was put once more, with other words
+            content.vectors = vectors
 
     def finish(self, source: Source, cursor: Cursor, tally: Tally) -> None:
         """The source was read to its end."""
@@ -381,7 +407,7 @@ class MemoryWriter:
 
         Args:
             embed: Gives unit vectors, float32 (n, width), for texts. Called at most once, for rows that are
-                new. None stores them without vectors; `backfill` adds those.
+                new and came without. None stores those without vectors; `backfill` adds them.
             background: Go on in another thread (`embed` too is called there), after the last such commit has
                 ended. The next call of `commit`, `backfill`, `forget` or `maintain` waits for it.
 
@@ -400,8 +426,8 @@ class MemoryWriter:
             return done
         self._batch = _Batch()
         if self._current is not None:
-            path = _path(self._current)
-            self._batch.sources[path] = self._current
+            current, path = self._current
+            self._batch.sources[path] = current
             self._batch.told[path] = batch.told[path]
             if path in batch.seen:
                 self._batch.seen[path] = batch.seen[path]
@@ -419,6 +445,7 @@ class MemoryWriter:
     def _settled(self) -> Committed:
         """Wait for the commit in the background. Raises what it raised."""
         done = Committed()
+        self._looked_up = {}
         if self._storing is not None:
             storing, self._storing = self._storing, None
             done = storing.result()
@@ -433,7 +460,7 @@ class MemoryWriter:
         with self._catalog.transaction():
             affected, fresh = self._apply(batch)
             plan = self._planned(affected, batch.contents, fresh)
-            self._write(plan, vectors, done, batch.names)
+            self._write(plan, vectors, done)
             self._save_sources(batch)
             self._catalog.read_again(plan.again)
         for path in (*batch.finished, *batch.failed):
@@ -715,10 +742,11 @@ class MemoryWriter:
         stones = self._stones
         return bool(stones) and (session_id in stones or alias(session_id, path) in stones)
 
-    def _source(self) -> Source:
+    def _at(self) -> str:
+        """The path of the source that things are put of."""
         if self._current is None:
             raise FunesError("Nothing is put outside of a source.")
-        return self._current
+        return self._current[1]
 
     def _usable(self) -> None:
         if self._broken:
@@ -747,19 +775,19 @@ class MemoryWriter:
 
     def _embedded(self, batch: _Batch, embed: Embed | None) -> dict[int, NDArray[np.float32]]:
         """Vectors for the texts in hand, by message. Not inside a transaction: this may take long."""
-        if embed is None or not batch.contents:
-            return {}
-        texts = [chunk.text for content in batch.contents.values() for chunk in content.chunks]
-        matrix = embed(texts)
-        if matrix.shape != (len(texts), self._embedding.width):
-            raise FunesError(
-                f"The model gave vectors of shape {matrix.shape} for {len(texts)} texts of {self._embedding.width}."
-            )
-        vectors: dict[int, NDArray[np.float32]] = {}
-        start = 0
-        for message, content in batch.contents.items():
-            vectors[message] = matrix[start : start + len(content.chunks)]
-            start += len(content.chunks)
+        vectors = {no: made for no, content in batch.contents.items() if (made := content.vectors) is not None}
+        bare = {no: content.chunks for no, content in batch.contents.items() if no not in vectors}
+        if embed is not None and bare:
+            texts = [chunk.text for chunks in bare.values() for chunk in chunks]
+            matrix = embed(texts)
+            if matrix.shape != (len(texts), self._embedding.width):
+                raise FunesError(
+                    f"The model gave vectors of shape {matrix.shape} for {len(texts)} texts of {self._embedding.width}."
+                )
+            start = 0
+            for message, chunks in bare.items():
+                vectors[message] = matrix[start : start + len(chunks)]
+                start += len(chunks)
         return vectors
 
     def _apply(self, batch: _Batch) -> tuple[set[int], dict[int, list[Place]]]:
@@ -911,13 +939,16 @@ class MemoryWriter:
                 chunks = given.chunks
             else:
                 chunks = [rows[name] for name in plan.old[message].values() if name in rows]
+            names = () if given is None else given.names
             session_id, info, path = ranks[home.session][2], infos[home.info], paths[home.source]
-            for chunk in chunks:
+            for place, chunk in enumerate(chunks):
                 row = chunk
                 if not _is_at_home(chunk, session_id, home, info, path):
                     row = _at_home(chunk, session_id, home, info, path, message)
                 plan.rows[row.id] = row
                 plan.owner[row.id] = message
+                if names:
+                    plan.names[row.id] = names[place]
         sessions = {m.session for m in plan.messages} | {stored[m].session for m in plan.old}
         plan.before = {session: self._ordered(session) for session in sessions}
         catalog.remove_messages(plan.gone)
@@ -938,9 +969,7 @@ class MemoryWriter:
             for message, group in places.items()
         }
 
-    def _write(
-        self, plan: _Plan, vectors: dict[int, NDArray[np.float32]], done: Committed, names: Names | None = None
-    ) -> None:
+    def _write(self, plan: _Plan, vectors: dict[int, NDArray[np.float32]], done: Committed) -> None:
         """Carry a plan out: table, words, vectors, stamp."""
         if not plan.rows and not plan.old:
             return
@@ -949,7 +978,7 @@ class MemoryWriter:
         rows = list(plan.rows.values())
         had = {name for ids in plan.old.values() for name in ids.values()}
         found = self._vectors_for(plan, vectors, table)
-        words = self._queue_words(plan, removed, had, names)  # they are cut into terms while the table is written
+        words = self._queue_words(plan, removed, had)  # they are cut into terms while the table is written
         replaced = [row for row in rows if row.id in had]
         fresh = [row for row in rows if row.id not in had]
         table.upsert(replaced, [found.get(row.id) for row in replaced])
@@ -995,7 +1024,7 @@ class MemoryWriter:
                     found[name] = stored[old]
         return found
 
-    def _queue_words(self, plan: _Plan, removed: set[str], had: set[str], names: Names | None) -> lexical.LexicalWriter:
+    def _queue_words(self, plan: _Plan, removed: set[str], had: set[str]) -> lexical.LexicalWriter:
         """Hand the documents that change to the word index, which is to be committed after the table."""
         changed = {row.key for row in plan.rows.values()}
         again: set[int] = set()
@@ -1019,11 +1048,11 @@ class MemoryWriter:
         writer = self._word_writer(bulk=len(again) >= _BULK)
         writer.delete({int(name, 16) for name in removed | had} | (again - changed))
         entries = [
-            Entry(rows[key], text(beside[key][0]), text(beside[key][1]))
+            Entry(row := rows[key], text(beside[key][0]), text(beside[key][1]), plan.names.get(row.id))
             for key in sorted(again, key=order.__getitem__)
             if key in rows
         ]
-        writer.add(entries, names)
+        writer.add(entries)
         return writer
 
     def _word_writer(self, *, bulk: bool) -> lexical.LexicalWriter:
@@ -1303,13 +1332,12 @@ def _number(digest: Any) -> int:
 
 def _content(chunks: Sequence[Chunk]) -> int:
     """A digest of what the rows of a message say, wherever it stands."""
-    digest = blake2b(digest_size=8)
+    parts: list[bytes] = []
     for chunk in chunks:
         text = chunk.text.encode("utf-8", "replace")
         head = f"{chunk.block_idx}\0{chunk.split_idx}\0{chunk.block_type}\0{chunk.tool_name or ''}\0{len(text)}\0"
-        digest.update(head.encode("utf-8", "replace"))
-        digest.update(text)
-    return _number(digest)
+        parts += (head.encode("utf-8", "replace"), text)
+    return _number(blake2b(b"".join(parts), digest_size=8))
 
 
 def _shape(session_id: str, home: Place, info: SessionInfo, path: str) -> int:
