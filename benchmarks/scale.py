@@ -90,7 +90,7 @@ def varied(row: Chunk, session: str, number: int, rng: random.Random, words: lis
         for _ in range(max(1, len(parts) // REPLACED)):
             parts[rng.randrange(len(parts))] = rng.choice(words)
         text = " ".join(parts)[:1200].strip() or "nothing"
-    return replace(row, text=text, session_id=session, turn_uuid=str(uuid.UUID(int=rng.getrandbits(128))))
+    return row._replace(text=text, session_id=session, turn_uuid=str(uuid.UUID(int=rng.getrandbits(128))))
 
 
 def as_turn(row: Chunk, seq: int, parent: str | None) -> tuple[Turn, SessionInfo]:

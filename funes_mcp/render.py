@@ -658,6 +658,8 @@ def to_json(value: object) -> str:
 def _plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Chunk):
+        return {name: _plain(item) for name, item in value._asdict().items()}
     if isinstance(value, Mapping):
         if any(isinstance(key, tuple) for key in value):
             return [{"type": k[0], "reason": k[1], "count": _plain(v)} for k, v in value.items()]

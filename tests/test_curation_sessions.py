@@ -136,7 +136,7 @@ def test_what_a_scrub_takes_out_does_not_undo_a_review(home: FunesHome) -> None:
     with MemoryWriter.open(home.memory, MODEL) as writer:
         messages = {item.message: item.rows for part in writer.stored() for item in part}
         writer.rewrite(
-            {no: [replace(row, text="the key is *") for row in rows] for no, rows in messages.items()}, embed
+            {no: [row._replace(text="the key is *") for row in rows] for no, rows in messages.items()}, embed
         )
     assert states(home) == {"aa": "included"}
     assert sent(home) == {"the key is *"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from funes_mcp.inference import bundle, static
 from funes_mcp.inference.protocols import Embedder
 from funes_mcp.inference.static import StaticEmbedder
 from funes_mcp.inference.table import WordTable
+from funes_mcp.inference.words import is_opaque, parts, tokens
 
 ANY_TEXT = st.text(alphabet=st.characters(exclude_categories=()), max_size=300)
 
@@ -85,12 +87,28 @@ def test_forgetting_words_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     assert StaticEmbedder().embed_passages(texts).tobytes() == expected.tobytes()
 
 
+@given(st.lists(st.text(alphabet="ab AB_9é日.", max_size=30), max_size=6), st.booleans())
+def test_words_are_counted_text_by_text_in_the_order_in_which_they_stand(texts: list[str], opaque: bool) -> None:
+    table = WordTable(bundle.load(), capacity=1000, opaque=opaque)
+    table.count(["b 9 warm"])  # rows of its own, so that order by row is another than by place
+    counted = table.count(texts)
+    found = [[w for token in tokens(text) for w in parts(token) if opaque or not is_opaque(w)] for text in texts]
+    rows = {word: table.count([word]).rows[0] for words in found for word in words}
+    start = 0
+    for words, size in zip(found, counted.sizes, strict=True):
+        expected = Counter(rows[word] for word in words)
+        span = slice(start, start + size)
+        assert list(zip(counted.rows[span], counted.counts[span], strict=True)) == list(expected.items())
+        start += size
+    assert start == len(counted.rows)
+
+
 def test_memory_stays_bounded() -> None:
     table = WordTable(bundle.load(), capacity=100)
     for i in range(3000):
         if table.full:
             table.reset()
-        table.rows(f"alpha{i} beta{i}")
+        table.count([f"alpha{i} beta{i}"])
         table.settle()
     assert len(table.vectors) <= 1200
 

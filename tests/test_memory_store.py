@@ -504,7 +504,7 @@ def test_many_vectors_are_searched_by_their_signs_first(tmp_path: Path) -> None:
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     info = transcript("s").info
     (template,) = chunks_of(Turn("s", "u", None, 0, None, "user", (Block("text", "x", 0),), "i"), info, "/t")
-    chunks = [replace(template, id=f"{number:016x}") for number in range(len(vectors))]
+    chunks = [template._replace(id=f"{number:016x}") for number in range(len(vectors))]
     writer = DenseWriter(tmp_path, Embedding("m", 64))
     for start in range(0, 24_000, 3_000):
         writer.add(chunks[start : start + 3_000], vectors[start : start + 3_000])

@@ -178,7 +178,7 @@ def test_no_passage_breaks_out(body: str) -> None:
 @given(st.text())
 def test_fields_of_a_foreign_memory_stay_in_their_line(field: str) -> None:
     found = hit(session_id=field, turn_uuid=field, workdir=field, harness=field, ts=field, flags=field, branch=field)
-    found = replace(found, chunk=replace(found.chunk, agent_name=field, parent_session_id=field))
+    found = replace(found, chunk=found.chunk._replace(agent_name=field, parent_session_id=field))
     text = render.render_recall(RecallAnswer((found,)), field)
     assert len(GET_LINE.findall(text)) == 1
     assert text.splitlines()[-1] == "---"

@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from funes_mcp.errors import FunesError, MemoryDamagedError
 from funes_mcp.home import private_folder
@@ -103,8 +104,7 @@ class Coverage:
     title: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnFacts:
+class TurnFacts(NamedTuple):
     """What a transcript says of a turn besides its blocks.
 
     Attributes:
@@ -121,8 +121,7 @@ class TurnFacts:
     kinds: str
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """A sighting: a message in a session of a source.
 
     Attributes:
@@ -142,7 +141,7 @@ class Place:
 _FROM_HISTORY: Final = "flags in ('history', 'history trimmed')"
 _PLACE: Final = "session, turn, source, message, seq, info, parent, ts, role, message_id, flags, kinds"
 _ROLES: Final = ("user", "assistant", "tool", "system")
-_KINDS: Final = {kind: 1 << bit for bit, kind in enumerate(sorted(BLOCK_TYPES))}
+_KINDS: Final[dict[str, int]] = {kind: 1 << bit for bit, kind in enumerate(sorted(BLOCK_TYPES))}
 _USUAL: Final = re.compile(r"[1-9]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
 
 
@@ -171,12 +170,6 @@ def _kinds(kinds: int | str) -> str:
 
 def _place_row(place: Place) -> tuple[Any, ...]:
     facts = place.facts
-    bits: int | str = 0
-    for kind in facts.kinds.split():
-        if kind not in _KINDS:
-            bits = facts.kinds
-            break
-        bits = int(bits) | _KINDS[kind]
     return (
         place.session,
         _short(place.turn),
@@ -189,10 +182,22 @@ def _place_row(place: Place) -> tuple[Any, ...]:
         _ROLES.index(facts.role) if facts.role in _ROLES else facts.role,
         facts.message_id,
         facts.flags or None,
-        bits,
+        _bits(facts.kinds),
     )
 
 
+@lru_cache(maxsize=256)
+def _bits(kinds: str) -> int | str:
+    """Types of blocks as the sum of their bits; as they are when one is unknown."""
+    bits = 0
+    for kind in kinds.split():
+        if kind not in _KINDS:
+            return kinds
+        bits |= _KINDS[kind]
+    return bits
+
+
+@lru_cache(maxsize=16_384)  # a turn's id stands in its place, in that of the next turn, and with its message
 def _short(name: str) -> bytes | str:
     """A UUID as its 16 bytes; any other name as it is."""
     if len(name) == 36 and _UUID.fullmatch(name):
@@ -207,6 +212,7 @@ def _long(name: bytes | str) -> str:
     return name
 
 
+@lru_cache(maxsize=4096)
 def _instant(ts: str) -> int | str | None:
     """A time as milliseconds when it is written the usual way, so that these say all of it; else as it is."""
     if not ts:
@@ -222,8 +228,7 @@ def _moment(value: int | str | None) -> str:
     return f"{moment.isoformat(timespec='milliseconds')}Z"
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """What is stored of a message: under which session and turn, and in which pieces.
 
     Attributes:
@@ -247,12 +252,13 @@ class Message:
         """How many rows it has."""
         return _pieces(self.blocks)
 
+    def block_numbers(self) -> set[int]:
+        """The blocks that it has rows of."""
+        return {block for block, _ in self.pieces()}
+
     def pieces(self) -> Iterator[tuple[int, int]]:
         """The coordinates `(block_idx, split_idx)` of its rows, in order."""
-        for part in self.blocks.split():
-            block, _, count = part.partition(":")
-            for number in range(int(count)):
-                yield int(block), number
+        return pieces_of(self.blocks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,13 +289,24 @@ def signature_of(source: Source) -> str:
 
 def _message(row: Sequence[Any]) -> Message:
     no, session, turn, seq, blocks, content, shape, ts = row
-    pieces = f"0:{blocks}" if isinstance(blocks, int) else blocks
-    return Message(no, session, _long(turn), seq, pieces, content, shape, _moment(ts))
+    return Message(no, session, _long(turn), seq, _blocks_of(blocks), content, shape, _moment(ts))
 
 
 def _pieces(blocks: str | int) -> int:
     """How many rows a message has."""
     return blocks if isinstance(blocks, int) else sum(int(part.partition(":")[2]) for part in blocks.split())
+
+
+def pieces_of(blocks: str) -> Iterator[tuple[int, int]]:
+    """The coordinates `(block_idx, split_idx)` of the rows of a message with these blocks, in order."""
+    for part in blocks.split():
+        block, _, count = part.partition(":")
+        for number in range(int(count)):
+            yield int(block), number
+
+
+def _blocks_of(kept: str | int) -> str:
+    return f"0:{kept}" if isinstance(kept, int) else kept
 
 
 def _blocks(blocks: str) -> str | int:
@@ -753,7 +770,7 @@ class Catalog:
         """All sightings in a session, in order of position."""
         rows = self._db.execute(f"select {_PLACE} from sightings where session = ?", (session,))
         places = sorted(map(_place, rows), key=lambda place: place.source)
-        return in_order(places, lambda place: (place.seq, place.facts.ts, place.turn))
+        return in_order(places, lambda place: (place.seq, place.turn), lambda place: place.facts.ts)
 
     def places_of_messages(self, messages: Iterable[int]) -> dict[int, list[Place]]:
         """All sightings of some messages."""
@@ -795,10 +812,12 @@ class Catalog:
         """What is stored of some messages."""
         return {int(row[0]): _message(row) for row in self._in("select * from messages where no in", numbers)}
 
-    def messages_of_session(self, session: int) -> list[Message]:
-        """What is stored under a session, in order of position."""
-        rows = self._db.execute("select * from messages where session = ?", (session,))
-        return in_order(map(_message, rows), lambda message: (message.seq, message.ts, message.turn))
+    def turns_of_session(self, session: int) -> list[tuple[int, str, str]]:
+        """What is stored under a session, in order of position: `(message, turn, blocks)`, see `Message`."""
+        rows = self._db.execute("select no, turn, blocks, seq, ts from messages where session = ?", (session,))
+        turns = [(no, _long(turn), blocks, seq, ts) for no, turn, blocks, seq, ts in rows]
+        ordered = in_order(turns, lambda row: (row[3], row[1]), lambda row: _moment(row[4]))
+        return [(no, turn, _blocks_of(blocks)) for no, turn, blocks, _, _ in ordered]
 
     def stored_in(self, sessions: Iterable[int]) -> dict[int, list[StoredMessage]]:
         """What is stored under some sessions, by session, in order of position."""
@@ -819,7 +838,7 @@ class Catalog:
         for item in found.values():
             groups.setdefault(item.message.session, []).append(item)
         return {
-            session: in_order(group, lambda item: (item.message.seq, item.message.ts, item.message.turn))
+            session: in_order(group, lambda item: (item.message.seq, item.message.turn), lambda item: item.message.ts)
             for session, group in groups.items()
         }
 

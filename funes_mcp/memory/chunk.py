@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from hashlib import blake2b, sha1
 from typing import Final
 
@@ -30,6 +31,7 @@ WHITESPACE: Final = (
 _NOT_PLAIN: Final = re.compile("[^A-Za-z0-9]")
 
 
+@lru_cache(maxsize=256)
 def munge(cwd: str | None) -> str:
     """The `workdir` column: a working directory with everything but ASCII letters and digits made `-`."""
     return _NOT_PLAIN.sub("-", cwd) if cwd else ""

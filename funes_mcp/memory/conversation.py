@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from operator import itemgetter
 from typing import Final, TypeVar
 
 ABANDONED: Final = "abandoned branch"
@@ -16,24 +16,37 @@ _RESULT: Final = "tool_result"
 
 
 _Item = TypeVar("_Item")
+_PLACE: Final = itemgetter(0)
 
 
-def in_order(items: Iterable[_Item], place: Callable[[_Item], tuple[int, str, str]]) -> list[_Item]:
+def in_order(
+    items: Iterable[_Item], place: Callable[[_Item], tuple[int, str]], when: Callable[[_Item], str]
+) -> list[_Item]:
     """Turns of one session, or what belongs to turns, in the order in which they were said.
 
     Several turns may share a position: what an agent keeps outside of the messages (prompts typed while it was
     working, say) is not counted. Those are in order of their times, or of their ids where a time is missing.
 
     Args:
-        place: Gives an item's `(seq, ts, turn)`, `ts` in one form or "". Items of a turn keep their order.
+        place: Gives an item's `(seq, turn)`. Items of a turn keep their order.
+        when: Gives its time, in one form, or "". Asked for only where it matters.
     """
-    ordered = sorted(items, key=lambda item: (place(item)[0], place(item)[2]))
+    placed = sorted([(place(item), item) for item in items], key=_PLACE)
     found: list[_Item] = []
-    for _, group in groupby(ordered, key=lambda item: place(item)[0]):
-        beside = list(group)
-        if len(beside) > 1 and all(place(item)[1] for item in beside):
-            beside.sort(key=lambda item: place(item)[1:])
-        found.extend(beside)
+    start = 0
+    while start < len(placed):
+        (seq, turn), item = placed[start]
+        end = start + 1
+        found.append(item)
+        while end < len(placed) and placed[end][0][0] == seq:
+            found.append(placed[end][1])
+            end += 1
+        if placed[end - 1][0][1] != turn:
+            beside = [(when(item), turn) for (_, turn), item in placed[start:end]]
+            if all(ts for ts, _ in beside):
+                order = sorted(range(len(beside)), key=beside.__getitem__)
+                found[start:end] = [placed[start + at][1] for at in order]
+        start = end
     return found
 
 
@@ -58,7 +71,7 @@ def ordered(nodes: Sequence[Node], turn: str) -> tuple[list[Node], set[str]]:
         nodes: All turns of the session, each id once.
         turn: Id of one of them.
     """
-    line = in_order(nodes, lambda node: (node.seq, node.ts, node.turn))
+    line = in_order(nodes, lambda node: (node.seq, node.turn), lambda node: node.ts)
     known = {node.turn: node for node in line}
     at = {node.turn: place for place, node in enumerate(line)}
     parents: dict[str, str | None] = {}

@@ -468,13 +468,16 @@ def _rows_of(chunks: Sequence[Chunk], vectors: NDArray[np.float32], width: int) 
     peak = np.abs(vectors).max(axis=1)
     scale = np.where(peak > 0, peak / 127.0, 1.0).astype(np.float32)
     quantised = np.rint(vectors / scale[:, None]).astype(np.int8)
+    told: dict[tuple[str, ...], int] = {}
     sessions: dict[_Session, int] = {}
     codes = np.empty(len(chunks), np.uint32)
     for place, chunk in enumerate(chunks):
-        session = _Session(
-            hashed(chunk.session_id), chunk.harness, tuple(projects(chunk.repo, chunk.cwd, chunk.workdir))
-        )
-        codes[place] = sessions.setdefault(session, len(sessions))
+        facts = (chunk.session_id, chunk.harness, chunk.repo, chunk.cwd or "", chunk.workdir)
+        code = told.get(facts)
+        if code is None:
+            session = _Session(hashed(chunk.session_id), chunk.harness, projects(chunk.repo, chunk.cwd, chunk.workdir))
+            code = told[facts] = sessions.setdefault(session, len(sessions))
+        codes[place] = code
     return _Rows(
         keys=np.array([chunk.key for chunk in chunks], np.uint64),
         ts=np.array([millis(chunk.ts) for chunk in chunks], np.int64),

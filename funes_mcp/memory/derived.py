@@ -189,7 +189,7 @@ def entries(chunks: Sequence[Chunk]) -> Iterator[Entry]:
 def _sorted(places: Iterable[RowPlace]) -> list[RowPlace]:
     """The rows of a session in order."""
     pieces = sorted(places, key=lambda place: (place.block, place.split))
-    return in_order(pieces, lambda place: (place.seq, place.ts, place.turn))
+    return in_order(pieces, lambda place: (place.seq, place.turn), lambda place: place.ts)
 
 
 def _groups(sessions: Iterable[list[RowPlace]], least: int) -> Iterator[list[list[RowPlace]]]:

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from funes_mcp.errors import FunesError, MemoryDamagedError
 from funes_mcp.home import write_private
@@ -66,7 +67,7 @@ _COMMON: Final = (
     "parent_session_id",
     "agent_name",
 )
-_OWN: Final = tuple(f.name for f in fields(Chunk) if f.name != "id" and f.name not in _COMMON)
+_OWN: Final = tuple(name for name in Chunk._fields if name != "id" and name not in _COMMON)
 _COMMON_OF: Final = attrgetter(*_COMMON)
 _OWN_OF: Final = attrgetter(*_OWN)
 _DICTIONARY: Final = "rows.dict"
@@ -75,8 +76,7 @@ _SAMPLES: Final = 2_000
 _LEVEL: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A chunk to index, with the texts of the chunks before and after it in its session ("" for none).
 
     Attributes:
@@ -118,12 +118,14 @@ class Evidence:
     named: bool
 
 
+@lru_cache(maxsize=1024)
 def hashed(text: str) -> int:
     """A text as a number of 63 bits: how sessions are named in fast fields."""
     return int.from_bytes(blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "big") >> 1
 
 
-def projects(repo: str, cwd: str | None, workdir: str) -> list[str]:
+@lru_cache(maxsize=256)
+def projects(repo: str, cwd: str | None, workdir: str) -> tuple[str, ...]:
     """The names by which `Filter.project` may call a session's project, in lower case."""
     found: dict[str, None] = {}
     for name in repo.lower().split():
@@ -136,7 +138,7 @@ def projects(repo: str, cwd: str | None, workdir: str) -> list[str]:
     if workdir:
         found[workdir.lower()] = None
     found.pop("", None)
-    return list(found)
+    return tuple(found)
 
 
 def project_names(project: str) -> list[str]:
@@ -322,9 +324,6 @@ class LexicalWriter:
         writer = self._open()
         entries = list(entries)
         self._packer.train(entries)
-        session, session_hash = "", hashed("")
-        project: tuple[str, str | None, str] = ("", None, "")
-        project_terms: list[str] = []
         for entry in entries:
             chunk = entry.chunk
             text = chunk.text
@@ -341,14 +340,9 @@ class LexicalWriter:
             document.add_text("session", chunk.session_id)
             document.add_text("harness", chunk.harness)
             document.add_text("kind", chunk.block_type)
-            if (chunk.repo, chunk.cwd, chunk.workdir) != project:
-                project = (chunk.repo, chunk.cwd, chunk.workdir)
-                project_terms = projects(*project)
-            for name in project_terms:
+            for name in projects(chunk.repo, chunk.cwd, chunk.workdir):
                 document.add_text("project", name)
-            if chunk.session_id != session:
-                session, session_hash = chunk.session_id, hashed(chunk.session_id)
-            document.add_unsigned("session_hash", session_hash)
+            document.add_unsigned("session_hash", hashed(chunk.session_id))
             document.add_unsigned("kind_code", kind_code(chunk.block_type))
             document.add_integer("ts", millis(chunk.ts))
             document.add_integer("seq", chunk.seq)

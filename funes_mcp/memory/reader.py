@@ -228,7 +228,7 @@ class MemoryReader:
         if turns <= 0:
             return [], []
         pieces = self._words.around(chunk.session_id, chunk.seq, 3 * turns + 6, 3 * turns + 2)
-        rows = conversation.in_order(pieces, lambda row: (row.seq, row.ts, row.turn_uuid))
+        rows = conversation.in_order(pieces, lambda row: (row.seq, row.turn_uuid), lambda row: row.ts)
         at = next((place for place, row in enumerate(rows) if row.turn_uuid == chunk.turn_uuid), len(rows))
         order = {row.turn_uuid: place for place, row in enumerate(rows)}
         firsts: dict[str, Chunk] = {}

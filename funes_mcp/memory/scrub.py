@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 
@@ -81,7 +81,7 @@ def scrubbed(rows: Sequence[Chunk], redactor: Redactor, *, timeout: float = BLOC
             kept.extend(block)
             continue
         result.blocks += 1
-        kept.extend(_cut_again(replace(block[0], tool_name=clean_name), text))
+        kept.extend(_cut_again(block[0]._replace(tool_name=clean_name), text))
     if result.blocks:
         result.rows = kept
     return result
@@ -111,4 +111,4 @@ def _cut_again(first: Chunk, text: str) -> Iterator[Chunk]:
     """The rows of a block with another text."""
     for number, piece in enumerate(split(text)):
         name = chunk_id(first.session_id, first.turn_uuid, first.block_idx, number)
-        yield replace(first, id=name, text=piece, split_idx=number)
+        yield first._replace(id=name, text=piece, split_idx=number)

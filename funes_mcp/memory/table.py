@@ -11,9 +11,8 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import timedelta
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,8 +48,7 @@ _FORMAT: Final = (2, 2)
 
 _INTEGERS: Final = frozenset({"seq", "block_idx", "split_idx"})
 _NULLABLE: Final = frozenset({"parent_uuid", "tool_name", *OWN_COLUMNS} - {"flags", "identity"})
-_FIELDS: Final = tuple(field.name for field in fields(Chunk))
-_ALL_OF: Final = attrgetter(*_FIELDS)
+_FIELDS: Final = Chunk._fields
 _ID: Final = re.compile(r"[0-9a-f]{16}")
 _IDS_AT_ONCE: Final = 5_000
 _SOME: Final = 20_000  # so many rows are asked for by name; more are picked from all of them
@@ -533,7 +531,7 @@ class ChunkTable:
         if len(chunks) != len(vectors):
             raise ValueError("one vector, or None, for each chunk")
         schema = self._table.schema
-        values = dict(zip(_FIELDS, zip(*map(_ALL_OF, chunks), strict=True), strict=True))
+        values = dict(zip(_FIELDS, zip(*chunks, strict=True), strict=True))
         arrays = []
         for column in schema:
             if column.name == "vector":

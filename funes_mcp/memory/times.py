@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
+from functools import lru_cache
 from typing import Final
 
 #: What stands for "no date": lower than any date of this era, and few bits wide.
@@ -11,6 +12,7 @@ UNDATED: Final = -(1 << 44)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
+@lru_cache(maxsize=4096)  # the rows of a turn have one time, and several stores ask for it
 def millis(ts: str | None) -> int:
     """RFC 3339 as Unix milliseconds; a time without an offset is UTC; `UNDATED` for anything else."""
     if not ts:

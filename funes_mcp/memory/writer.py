@@ -155,6 +155,7 @@ class _Plan:
     Attributes:
         rows: Rows to write, new or in place of others; `owner` is the message of each.
         names: See `Entry.names`, of those rows for which they are known.
+        keys: Of the rows of each message that came with rows, in order.
         old: For each message that changes, the rows that are stored of it: `(block, piece)` to id.
         messages: What is stored afterwards.
         gone: Messages of which nothing is left.
@@ -165,6 +166,7 @@ class _Plan:
     rows: dict[str, Chunk] = field(default_factory=dict)
     owner: dict[str, int] = field(default_factory=dict)
     names: dict[str, tuple[str, str]] = field(default_factory=dict)
+    keys: dict[int, list[int]] = field(default_factory=dict)
     old: dict[int, dict[tuple[int, int], str]] = field(default_factory=dict)
     messages: list[Message] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
@@ -359,13 +361,13 @@ class MemoryWriter:
         content = _content(chunks)
         waiting = batch.contents.get(message) or self._flying.get(message)
         if waiting is not None:
-            if waiting.digest == content or _has_less(chunks, waiting.chunks):
+            if waiting.digest == content or _has_less(chunks, {chunk.block_idx for chunk in waiting.chunks}):
                 self._count(chunks, waiting.chunks[0].session_id == turn.session_id)
                 return 0
             batch.chunks -= len(waiting.chunks) if message in batch.contents else 0
         else:
             stored = self._looked_up[message] if message in self._looked_up else self._lookup.message(message)
-            if stored is not None and (stored.content == content or _has_less(chunks, list(stored.pieces()))):
+            if stored is not None and (stored.content == content or _has_less(chunks, stored.block_numbers())):
                 self._count(chunks, self._lookup.session_id(stored.session) == turn.session_id)
                 return 0
         batch.contents[message] = _Content(list(chunks), content, names, vectors)
@@ -949,11 +951,13 @@ class MemoryWriter:
                 plan.owner[row.id] = message
                 if names:
                     plan.names[row.id] = names[place]
+                if given is not None:
+                    plan.keys.setdefault(message, []).append(row.key)
         sessions = {m.session for m in plan.messages} | {stored[m].session for m in plan.old}
-        plan.before = {session: self._ordered(session) for session in sessions}
+        plan.before = {session: self._ordered(session, {}) for session in sessions}
         catalog.remove_messages(plan.gone)
         catalog.save_messages(plan.messages)
-        plan.after = {session: self._ordered(session) for session in sessions}
+        plan.after = {session: self._ordered(session, plan.keys) for session in sessions}
         return plan
 
     def _without_remembered(self, places: dict[int, list[Place]]) -> dict[int, list[Place]]:
@@ -1026,7 +1030,8 @@ class MemoryWriter:
 
     def _queue_words(self, plan: _Plan, removed: set[str], had: set[str]) -> lexical.LexicalWriter:
         """Hand the documents that change to the word index, which is to be committed after the table."""
-        changed = {row.key for row in plan.rows.values()}
+        rows = {row.key: row for row in plan.rows.values()}
+        changed = set(rows)
         again: set[int] = set()
         beside: dict[int, tuple[int | None, int | None]] = {}
         order: dict[int, int] = {}
@@ -1038,7 +1043,6 @@ class MemoryWriter:
                 if key in changed or earlier.get(key) != pair or not changed.isdisjoint(k for k in pair if k):
                     again.add(key)
         needed = again | {k for key in again for k in beside[key] if k is not None}
-        rows = {row.key: row for row in plan.rows.values()}
         others = self._stored_rows([f"{key:016x}" for key in needed - rows.keys()])
         rows.update((chunk.key, chunk) for chunk in others.values())
 
@@ -1094,14 +1098,17 @@ class MemoryWriter:
         session_id = self._catalog.session_id(message.session)
         return {(block, piece): chunk_id(session_id, message.turn, block, piece) for block, piece in message.pieces()}
 
-    def _ordered(self, session: int) -> list[int]:
-        """Keys of the rows stored under a session, in order."""
+    def _ordered(self, session: int, known: Mapping[int, list[int]]) -> list[int]:
+        """Keys of the rows stored under a session, in order.
+
+        Args:
+            known: The keys of all rows of some messages.
+        """
         session_id = self._catalog.session_id(session)
-        return [
-            int(chunk_id(session_id, message.turn, block, piece), 16)
-            for message in self._catalog.messages_of_session(session)
-            for block, piece in message.pieces()
-        ]
+        keys: list[int] = []
+        for message, turn, blocks in self._catalog.turns_of_session(session):
+            keys += known.get(message) or [int(chunk_id(session_id, turn, b, p), 16) for b, p in book.pieces_of(blocks)]
+        return keys
 
     def _stored_rows(self, names: Sequence[str]) -> dict[str, Chunk]:
         """Rows as of the last commit: from the word index, and from the table what that does not hold."""
@@ -1384,11 +1391,10 @@ def _kinds(chunks: Sequence[Chunk]) -> str:
     return " ".join(sorted({chunk.block_type for chunk in chunks}))
 
 
-def _has_less(chunks: Sequence[Chunk], stored: Sequence[Chunk] | Sequence[tuple[int, int]]) -> bool:
+def _has_less(chunks: Sequence[Chunk], stored: set[int]) -> bool:
     """Whether some blocks are left out that are stored (thinking, say): what is stored stays."""
     blocks = {chunk.block_idx for chunk in chunks}
-    others = {piece[0] if isinstance(piece, tuple) else piece.block_idx for piece in stored}
-    return blocks < others
+    return blocks < stored
 
 
 def _is_at_home(chunk: Chunk, session_id: str, home: Place, info: SessionInfo, path: str) -> bool:
