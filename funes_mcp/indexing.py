@@ -37,22 +37,30 @@ class Pass:
     Args:
         embedder: Makes the vectors that do not come with what was read; None stores everything without vectors.
         report: Filled while the pass goes on.
+        compiling: Whether who reads compiles the rules of its redactor first; to be told.
     """
 
     def __init__(
-        self, writer: MemoryWriter, embedder: Embedder | None, report: IndexReport, progress: Progress | None = None
+        self,
+        writer: MemoryWriter,
+        embedder: Embedder | None,
+        report: IndexReport,
+        progress: Progress | None = None,
+        *,
+        compiling: bool = False,
     ) -> None:
         self._writer = writer
         self._embedder = embedder
         self._report = report
         self._progress = progress
+        self._compiling = compiling
         self._threshold = FIRST_COMMIT_CHUNKS
 
     def run(self, work: Sequence[Work], messages: Iterator[Message]) -> None:
         """Take everything that is read from `work` and commit it."""
         started = time.monotonic()
         if self._progress:
-            self._progress.started(len(work), sum(w.source.size for w in work))
+            self._progress.started(len(work), sum(w.source.size for w in work), compiling=self._compiling)
         try:
             if reads_apart(work):  # the first of it will take a moment
                 self._writer.prepare()

@@ -216,7 +216,14 @@ class IndexReport:
 class Progress(Protocol):
     """Told how an indexing pass goes on."""
 
-    def started(self, sources: int, total_bytes: int) -> None: ...
+    def started(self, sources: int, total_bytes: int, *, compiling: bool = False) -> None:
+        """The pass begins.
+
+        Args:
+            compiling: Whether the rules that find credentials have to be compiled, so that nothing is stored for
+                some seconds.
+        """
+        ...
 
     def read(self, chunks: int) -> None:
         """A part of a source was read; this is where a pass may be stopped."""

@@ -228,13 +228,14 @@ class IndexService:
                 progress.finished(report)
             return report
         embedding, embedder, revision = self.models.for_index(request.model)
+        compiling = not self._redactor.compiled
         messages = read_apart(changed, How(request.thinking, self._redactor, embedder))
         from funes_mcp.memory.writer import REVISION, MemoryWriter
 
         with MemoryWriter.open(self._home.memory, embedding) as writer:
             if revision:
                 writer.catalog.put(REVISION, revision)
-            Pass(writer, embedder, report, progress).run(changed, messages)
+            Pass(writer, embedder, report, progress, compiling=compiling).run(changed, messages)
             if request.path is not None:
                 own = [root.path for _, root in self._roots(self._adapters)]
                 remember_path(writer.catalog, request.path, own)

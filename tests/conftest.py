@@ -24,7 +24,8 @@ def with_rules(pytestconfig: pytest.Config) -> Callable[[Path], None]:
     """Puts the compiled rules of the search for credentials into a funes home, which saves it some seconds."""
     from funes_mcp.redaction import Redactor
 
-    cache = pytestconfig.cache.mkdir("secret-rules") if pytestconfig.cache else None
+    kept = getattr(pytestconfig, "cache", None)
+    cache = None if kept is None else kept.mkdir("secret-rules")
     if cache is not None and not any(cache.iterdir()):
         Redactor(cache).warm()
 

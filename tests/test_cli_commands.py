@@ -169,6 +169,12 @@ def test_an_interrupted_index_says_what_is_kept(capsys: pytest.CaptureFixture[st
     assert "What is stored is kept" in ran.err
 
 
+def test_a_pass_that_compiles_the_search_for_credentials_says_so() -> None:
+    lines: list[str] = []
+    Lines(lines.append, lambda: 0.0).started(1, 5_000, compiling=True)
+    assert lines == ["indexing 1 file, 0.0 MB; first the search for credentials is compiled, once"]
+
+
 def test_ctrl_c_stops_an_index_where_nothing_is_half_written(capfd: pytest.CaptureFixture[str]) -> None:
     progress = Lines(lambda line: None, lambda: 0.0)
     reached = []

@@ -210,8 +210,12 @@ def test_a_long_block_of_one_thing_is_read_to_its_end(redactor: Redactor, piece:
 
 def test_compiled_rules_are_kept_where_asked(tmp_path: Path, redactor: Redactor) -> None:
     assert redactor.failure is None
-    assert Redactor(tmp_path / "unused").failure is None
+    assert redactor.compiled
+    unused = Redactor(tmp_path / "unused")
+    assert unused.failure is None
+    assert not unused.compiled
     assert not (tmp_path / "unused").exists()
+    assert Redactor(library=False).compiled
 
 
 def test_tokens_without_a_gap_between_them_all_go(redactor: Redactor) -> None:

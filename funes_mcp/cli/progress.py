@@ -86,8 +86,8 @@ class _Stoppable:
             self._asked = self._under_way = False
             raise KeyboardInterrupt
 
-    def started(self, sources: int, total_bytes: int) -> None:
-        self._progress.started(sources, total_bytes)
+    def started(self, sources: int, total_bytes: int, *, compiling: bool = False) -> None:
+        self._progress.started(sources, total_bytes, compiling=compiling)
         self._under_way = True
 
     def read(self, chunks: int) -> None:
@@ -130,13 +130,14 @@ class Drawn(_Counted):
         self._bar = bar
         self._task: TaskID = bar.add_task("Looking for transcripts", total=None, files="0", rate="0")
 
-    def started(self, sources: int, total_bytes: int) -> None:
+    def started(self, sources: int, total_bytes: int, *, compiling: bool = False) -> None:
         self.begin(sources)
-        self._bar.reset(self._task, total=max(1, total_bytes), description="Indexing", files=f"0/{sources:,}", rate="0")
+        doing = "Compiling the search for credentials, once" if compiling else "Indexing"
+        self._bar.reset(self._task, total=max(1, total_bytes), description=doing, files=f"0/{sources:,}", rate="0")
 
     def read(self, chunks: int) -> None:
         self.chunks += chunks
-        self._bar.update(self._task, rate=f"{self.rate():,.0f}")
+        self._bar.update(self._task, description="Indexing", rate=f"{self.rate():,.0f}")
 
     def source_done(self, path: str, bytes_read: int, chunks: int) -> None:
         self.done += 1
@@ -158,12 +159,13 @@ class Lines(_Counted):
         self._bytes = self._total = 0
         self._next = clock() + LINE_INTERVAL
 
-    def started(self, sources: int, total_bytes: int) -> None:
+    def started(self, sources: int, total_bytes: int, *, compiling: bool = False) -> None:
         self.begin(sources)
         self._bytes, self._total = 0, total_bytes
         self._next = self._clock() + LINE_INTERVAL
         if sources:
-            self._write(f"indexing {sources:,} files, {total_bytes / 1e6:,.1f} MB")
+            first = "; first the search for credentials is compiled, once" if compiling else ""
+            self._write(f"indexing {wording.count(sources, 'file')}, {total_bytes / 1e6:,.1f} MB{first}")
 
     def read(self, chunks: int) -> None:
         self.chunks += chunks

@@ -45,6 +45,13 @@ class Library:
         """Why the library cannot be used, or None as far as is known."""
         return self._failure
 
+    @property
+    def compiled(self) -> bool:
+        """Whether rules were compiled before, as far as a look into `cache_dir` tells."""
+        if self._scanner is not None or self._cache_dir is None:
+            return True
+        return self._cache_dir.is_dir() and any(self._cache_dir.iterdir())
+
     def load(self) -> None:
         """Build the scanner now. Raises `ScannerError` when that is impossible."""
         self._ready()

@@ -55,6 +55,11 @@ class Redactor:
         """Why the library's rules are not applied, when they are not; for `funes status`."""
         return self._library.failure if self._library else None
 
+    @property
+    def compiled(self) -> bool:
+        """Whether `warm` most likely takes less than a second: the rules are loaded, or were compiled before."""
+        return self._library is None or self._library.compiled
+
     def warm(self) -> None:
         """Load (and compile, the first time) the library's rules. Never raises; see `failure`."""
         if self._library is not None:
