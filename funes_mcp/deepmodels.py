@@ -278,7 +278,7 @@ class DeepModels:
             ModelMismatchError: There is a memory with another stamp.
             ModelMissingError: The model is not here.
         """
-        from funes_mcp.memory.writer import stamp_of
+        from funes_mcp.memory.stamp import stamp_of
 
         bundled = self.bundled
         stamp = stamp_of(self._memory)
@@ -403,7 +403,7 @@ class DeepModels:
 
         True when there is something to do behind the scenes.
         """
-        from funes_mcp.memory.writer import stamp_of
+        from funes_mcp.memory.stamp import stamp_of
 
         side = SideVectors(self._memory)
         if side.plan() is not None:
@@ -428,7 +428,7 @@ class DeepModels:
             ModelMissingError: The model is not here.
             FunesError: The model cannot be loaded, or another process is at it.
         """
-        from funes_mcp.memory.writer import stamp_of
+        from funes_mcp.memory.stamp import stamp_of
 
         full = self.named(name)
         stamp = stamp_of(self._memory)
@@ -531,7 +531,8 @@ class DeepModels:
     def _switch(self, side: SideVectors, plan: Plan) -> bool:
         """Put the collected vectors in the place of the memory's own. False when another process writes."""
         from funes_mcp.memory.lock import WriterLock
-        from funes_mcp.memory.writer import MemoryWriter, stamp_of
+        from funes_mcp.memory.stamp import stamp_of
+        from funes_mcp.memory.writer import MemoryWriter
 
         lock = WriterLock(self._memory)
         if not lock.acquire(_LOCK_WAIT_S):
@@ -547,8 +548,9 @@ class DeepModels:
     def _fill(self, deadline: float | None, told: Advance | None) -> Deepened:
         """Give vectors to the rows that have none."""
         from funes_mcp.memory.lock import WriterLock
+        from funes_mcp.memory.stamp import stamp_of
         from funes_mcp.memory.table import ChunkTable
-        from funes_mcp.memory.writer import MemoryWriter, stamp_of
+        from funes_mcp.memory.writer import MemoryWriter
 
         lacking = self._lacking()
         stamp = stamp_of(self._memory)
@@ -614,7 +616,7 @@ class DeepModels:
 
     def _revision(self) -> str:
         from funes_mcp.memory.catalog import FILE, Catalog
-        from funes_mcp.memory.writer import REVISION
+        from funes_mcp.memory.stamp import REVISION
 
         if not (self._memory / FILE).exists():
             return ""

@@ -153,6 +153,11 @@ class How:
     checkouts: Checkouts = field(default_factory=Checkouts)
     busy: Callable[[], bool] | None = None
 
+    @property
+    def compiling(self) -> bool:
+        """Whether the rules of the redactor have to be compiled before anything is given."""
+        return self.redactor is not None and not self.redactor.compiled
+
 
 def read(work: Sequence[Work], how: How, places: Iterable[int] | None = None) -> Iterator[Message]:
     """Read sources one after another. Never raises for what is in them.

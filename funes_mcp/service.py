@@ -228,9 +228,11 @@ class IndexService:
                 progress.finished(report)
             return report
         embedding, embedder, revision = self.models.for_index(request.model)
-        compiling = not self._redactor.compiled
-        messages = read_apart(changed, How(request.thinking, self._redactor, embedder))
-        from funes_mcp.memory.writer import REVISION, MemoryWriter
+        how = How(request.thinking, self._redactor, embedder)
+        compiling = how.compiling
+        messages = read_apart(changed, how)
+        from funes_mcp.memory.stamp import REVISION
+        from funes_mcp.memory.writer import MemoryWriter
 
         with MemoryWriter.open(self._home.memory, embedding) as writer:
             if revision:

@@ -12,8 +12,9 @@ from funes_mcp.memory import derived
 from funes_mcp.memory.chunk import chunks_of
 from funes_mcp.memory.lexical import LexicalReader
 from funes_mcp.memory.model import Chunk, Embedding
+from funes_mcp.memory.stores import Committed
 from funes_mcp.memory.table import ChunkTable
-from funes_mcp.memory.writer import Committed, MemoryWriter
+from funes_mcp.memory.writer import MemoryWriter
 from funes_mcp.traces.model import Block, Cursor, SessionInfo, Source, Tally, Turn
 
 if TYPE_CHECKING:

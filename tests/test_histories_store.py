@@ -15,8 +15,9 @@ from funes_mcp.memory.chunk import chunks_of
 from funes_mcp.memory.conversation import in_order
 from funes_mcp.memory.model import Sighting
 from funes_mcp.memory.reader import MemoryReader
+from funes_mcp.memory.rows import alias
 from funes_mcp.memory.table import ChunkTable
-from funes_mcp.memory.writer import MemoryWriter, alias
+from funes_mcp.memory.writer import MemoryWriter
 from funes_mcp.traces.model import Cursor, SessionInfo, Source, Tally
 
 

@@ -34,8 +34,9 @@ from funes_mcp.memory.chunk import chunk_id, chunks_of
 from funes_mcp.memory.conversation import ABANDONED
 from funes_mcp.memory.model import CONTRACT_COLUMNS, OWN_COLUMNS, Embedding, Filter, Sighting
 from funes_mcp.memory.reader import MemoryReader, build_read_index
+from funes_mcp.memory.rows import alias
 from funes_mcp.memory.table import ChunkTable, table_path, table_version
-from funes_mcp.memory.writer import MemoryWriter, alias
+from funes_mcp.memory.writer import MemoryWriter
 from funes_mcp.traces.model import Block, Turn
 
 ANY = Filter()

@@ -19,9 +19,10 @@ from funes_mcp.home import FunesHome
 from funes_mcp.inference.fastembed_models import FastEmbedEmbedder
 from funes_mcp.inference.store import ModelMissingError
 from funes_mcp.memory.model import Embedding
+from funes_mcp.memory.stamp import stamp_of
 from funes_mcp.memory.table import ChunkTable
 from funes_mcp.memory.upgrade import Plan, SideVectors
-from funes_mcp.memory.writer import MemoryWriter, stamp_of
+from funes_mcp.memory.writer import MemoryWriter
 from funes_mcp.models import ForgetRequest, IndexRequest, RecallRequest
 from funes_mcp.redaction import Redactor
 from funes_mcp.service import IndexService

@@ -1,0 +1,60 @@
+"""Which model made a memory's vectors, and which version of its table everything beside the table belongs to."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from funes_mcp.errors import MemoryDamagedError, ModelMismatchError
+from funes_mcp.memory import catalog as book
+from funes_mcp.memory.catalog import Catalog
+from funes_mcp.memory.model import Embedding
+from funes_mcp.memory.table import ChunkTable, table_path, table_version
+
+#: The fact in the catalog that says which table version everything else belongs to.
+STAMP: Final = "table_version"
+
+#: The facts that say which model made the vectors, and at which revision.
+MODEL: Final = "model"
+REVISION: Final = "model_revision"
+
+
+def put_stamp(catalog: Catalog, table: ChunkTable) -> None:
+    """Say in the catalog that it and the indexes belong to the table as it is now, and its model."""
+    catalog.put(STAMP, str(table.version))
+    catalog.put(MODEL, json.dumps([table.embedding.model, table.embedding.width]))
+
+
+def check_model(catalog: Catalog, folder: Path, embedding: Embedding) -> None:
+    """Raises `ModelMismatchError` when the memory in `folder` is stamped with another model."""
+    model = catalog.get(MODEL)
+    if catalog.get(STAMP) != str(table_version(table_path(folder))):
+        return  # the table decides: a writer may have been killed between its stamp and the catalog's
+    if model is not None and json.loads(model) != [embedding.model, embedding.width]:
+        raise ModelMismatchError(
+            f"This memory's vectors were made by {json.loads(model)[0]}, not by {embedding.model}.",
+            "See `funes models`.",
+        )
+
+
+def stamp_of(folder: Path) -> Embedding | None:
+    """Which model made the vectors of the memory in `folder`; None when there is no memory.
+
+    Asks the catalog, and the table only where that is behind. Raises `MemoryDamagedError`.
+    """
+    version = table_version(table_path(folder))
+    if version is None:
+        return None
+    if (folder / book.FILE).exists():
+        with suppress(MemoryDamagedError):
+            catalog = Catalog(folder, writable=False)
+            try:
+                model = catalog.get(MODEL)
+                if model is not None and catalog.get(STAMP) == str(version):
+                    name, width = json.loads(model)
+                    return Embedding(str(name), int(width))
+            finally:
+                catalog.close()
+    return ChunkTable.open(folder).embedding
