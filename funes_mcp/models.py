@@ -590,6 +590,10 @@ class Service(Protocol):
         """Say how a dataset stands to which an agent is to be bound. Raises `FunesError` where it is no memory."""
         ...
 
+    def create(self, memory: str) -> str:
+        """Make the private dataset that a person agreed to. Returns the address of its page. Raises `HubError`."""
+        ...
+
     def agree(self, memory: str, *, public: bool) -> None:
         """Remember that a person said that this machine's sessions go there. Raises `BadRequestError`."""
         ...

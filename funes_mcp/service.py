@@ -538,6 +538,12 @@ class IndexService:
 
         return publisher(self._home, memory, self._redactor, self.models).look_at(talk or Silent())
 
+    def create(self, memory: str) -> str:
+        """Make the private dataset that a person agreed to."""
+        from funes_mcp.publishing.open import publisher
+
+        return publisher(self._home, memory, self._redactor, self.models).create()
+
     def agree(self, memory: str, *, public: bool) -> None:
         """Remember that a person said that this machine's sessions go there."""
         from funes_mcp.publishing import receipts

@@ -231,6 +231,25 @@ def test_an_agent_is_bound_and_everything_is_published_in_one_go(
     assert "Nothing was published yet: run `funes push team/memory`" in printed.err
 
 
+def test_an_agent_is_not_bound_to_a_dataset_that_cannot_be_made(
+    ann: Host, hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    transcript_of(ann, "why was the parser dropped")
+    ann.environ["HF_TOKEN"] = READER
+    before = sorted(path for path in ann.home.rglob("*") if ".claude" in str(path))
+    code, said = ann.typed(monkeypatch, capsys, "add", "claude", MEMORY, "--yes", "--models", "no")
+    assert code == 1
+    assert "Claude Code was not changed" in said
+    assert "HF_TOKEN" in said
+    assert sorted(path for path in ann.home.rglob("*") if ".claude" in str(path)) == before
+    assert not list(ann.root.glob("wiring*"))
+    hub.add(MEMORY, private=True)
+    ann.environ["HF_TOKEN"] = STRANGER  # the dataset is there, and not to be seen
+    code, said = ann.typed(monkeypatch, capsys, "add", "claude", MEMORY, "--yes", "--models", "no")
+    assert (code, "Claude Code was not changed" in said) == (1, True)
+    assert "read by claude" not in ann.typed(monkeypatch, capsys, "status")[1]
+
+
 def test_the_model_of_the_published_memory_makes_the_vectors(
     ann: Host,
     bob: Host,

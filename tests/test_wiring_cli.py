@@ -28,6 +28,10 @@ class Indexer:
         assert memory == self.target.label
         return self.target
 
+    def create(self, memory: str) -> str:
+        self.done.append("created")
+        return f"https://hub/datasets/{memory}"
+
     def agree(self, memory: str, *, public: bool) -> None:
         self.done.append(f"agreed to {'public' if public else 'private'}")
 
@@ -177,8 +181,8 @@ def test_publishing_is_asked_about_and_without_a_yes_the_memory_is_only_read(
     answers["publish"] = True
     assert call(service, "add", "codex", "acme/memory", "--models", "no") == 0
     assert bound(desk) == ("acme/memory", "acme/memory")
-    agreed = [f"agreed to {'private' if target.private else 'public'}"] if target.state != "missing" else []
-    assert service.done == [*agreed, "pushed"]
+    agreed = "created" if target.state == "missing" else f"agreed to {'private' if target.private else 'public'}"
+    assert service.done == [agreed, "pushed"]
     assert ("is public" in capsys.readouterr().err) is not target.private
 
 
@@ -186,8 +190,10 @@ def test_yes_indexes_and_publishes_in_one_go(desk: Desk, capsys: pytest.CaptureF
     service = Indexer(Target("acme/memory", "missing"))
     assert call(service, "add", "codex", "acme/memory", "--yes") == 0
     assert len(service.requests) == 1
-    assert service.done == ["pushed"]
-    assert "3 passages of 1 session published" in capsys.readouterr().out
+    assert service.done == ["created", "pushed"]
+    printed = capsys.readouterr()
+    assert "3 passages of 1 session published" in printed.out
+    assert "The private dataset was made: https://hub/datasets/acme/memory" in printed.err
 
 
 def test_what_holds_sessions_of_this_machine_is_not_asked_about(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

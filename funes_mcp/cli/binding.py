@@ -24,7 +24,7 @@ class Binding:
     Attributes:
         memory: Its label as it is written into the agent's configuration, "" for the local one.
         publishes: Whether this machine publishes to it.
-        exists: Whether it is there already; one that is not is made by a push that a person types.
+        exists: Whether it is there; one that could not be reached may be made by a push that a person types.
         notes: Sentences for the person.
     """
 
@@ -35,7 +35,9 @@ class Binding:
 
 
 def bind(typed: str, title: str, open_service: Callable[[], Service], yes: bool) -> Binding:
-    """Look at the memory that was named and ask what has to be asked. Changes nothing.
+    """Look at the memory that was named, ask what has to be asked, and have a dataset made that is agreed to.
+
+    Before anything is written for the agent: that the token may not make the dataset is only known by trying.
 
     Args:
         title: What people call the agent.
@@ -43,7 +45,7 @@ def bind(typed: str, title: str, open_service: Callable[[], Service], yes: bool)
 
     Raises:
         BadRequestError: That is no label of a memory.
-        FunesError: It cannot be read.
+        FunesError: It cannot be read, or not be made.
     """
     name = label.parse(typed)
     if name is None:
@@ -82,9 +84,21 @@ def _bound(target: Target, title: str, service: Service, yes: bool) -> Binding:
         notes = (f"{target.trouble} {title} is bound to {name} all the same. Still to be done: {later}",)
         if not question:
             return Binding(name, publishes=True, notes=notes)
-    if target.state != "missing":  # one that is made by the first push is known to be ours then
+    if target.state == "missing":
+        notes = (f"The private dataset was made: {_made(name, title, service)}",)
+    else:
         service.agree(name, public=not target.private)
-    return Binding(name, publishes=True, exists=target.state == "there", notes=notes)
+    return Binding(name, publishes=True, exists=target.state != "unreachable", notes=notes)
+
+
+def _made(name: str, title: str, service: Service) -> str:
+    """The page of the dataset, which is there then."""
+    try:
+        return service.create(name)
+    except FunesError as error:
+        raise FunesError(
+            f"{error.message} {title} was not changed.", error.hint or "Run `funes add` again, or name another dataset."
+        ) from error
 
 
 def _question(target: Target, title: str) -> str:

@@ -253,6 +253,32 @@ class Publisher:
         except HubUnreachableError as error:
             return Target(label, "unreachable", error.message)
 
+    def create(self) -> str:
+        """Make the dataset, private, which a person has agreed to. Returns the address of its page.
+
+        Raises:
+            HubDeniedError: The token may not make it, or may not see the one that is there.
+            HubError: The Hub did not make it.
+        """
+        try:
+            self._repo.create(private=True)
+        except HubConflictError:
+            try:
+                self._repo.head()
+            except HubRepoMissingError as error:
+                raise HubDeniedError(
+                    f"{self._name.label} exists, and your token may not see it. Nothing was published.",
+                    "Set HF_TOKEN to one that may, or choose another name.",
+                ) from error
+            raise  # somebody made it just now
+        with suppress(OSError):
+            receipts.save(self._folder, replace(self._receipt(), made=True, agreed=True, public=False, rows=0))
+        return self._page
+
+    @property
+    def _page(self) -> str:
+        return f"{self._endpoint}/datasets/{self._name.repo}"
+
     def _shares(self, theirs: ChunkTable) -> bool:
         import numpy as np
 
@@ -292,7 +318,7 @@ class Publisher:
         # The marks first: what is stored between the two is then found to wait, which is the safe side.
         marks = self._marks()
         ours = _Ours(stage.snapshot(self._memory, self._stage / "ours"), marks)
-        report = PushReport(self._name.label, f"{self._endpoint}/datasets/{self._name.repo}", dry=request.dry)
+        report = PushReport(self._name.label, self._page, dry=request.dry)
         for attempt in range(1, TRIES + 1):
             report.attempts = attempt
             try:
@@ -363,7 +389,9 @@ class Publisher:
             self._done(report, ours, made, passed)
             return
         if theirs.commit is None:
-            theirs = self._create(report, theirs)
+            self.create()
+            report.created = True
+            theirs = replace(theirs, commit=self._repo.head().commit)
 
         def append(to: _Theirs) -> None:
             if len(passed.keys):
@@ -511,23 +539,6 @@ class Publisher:
         report.searching += time.monotonic() - started
         ours.passed, ours.covers = passed, made.whole
         return passed
-
-    def _create(self, report: PushReport, theirs: _Theirs) -> _Theirs:
-        try:
-            self._repo.create(private=True)
-        except HubConflictError:
-            try:
-                self._repo.head()
-            except HubRepoMissingError as error:
-                raise HubDeniedError(
-                    f"{self._name.label} exists, and your token may not see it. Nothing was published.",
-                    "Set HF_TOKEN to one that may, or choose another name.",
-                ) from error
-            raise  # somebody made it just now
-        report.created = True
-        with suppress(OSError):
-            receipts.save(self._folder, replace(self._receipt(), made=True, agreed=True, public=False, rows=0))
-        return replace(theirs, commit=self._repo.head().commit)
 
     def _joined(
         self, request: PushRequest, talk: PushTalk, theirs: _Theirs, append: Callable[[_Theirs], None]
