@@ -163,6 +163,26 @@ def test_a_killed_first_push_does_not_ask_twice(
     assert (code, published(hub, tmp_path / "t")) == (0, ["first words"])
 
 
+def test_a_target_where_nothing_ever_arrived_is_not_remembered(
+    ann: Host, hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ann.store(session("one", f"the key is {token(1)}"))
+    assert ann.typed(monkeypatch, capsys, "push", "taem/memory")[0] == 2  # nobody agreed
+    hub.add("mate/memory", private=True)
+    hub.fail("commit", 403)
+    assert ann.typed(monkeypatch, capsys, "push", "meat/memory", "--yes")[0] == 2  # all of it is held back
+    ann.store(session("two", "plain words"))
+    assert ann.typed(monkeypatch, capsys, "push", "mate/memory", "--yes")[0] == 1
+    assert "on the Hub" not in ann.typed(monkeypatch, capsys, "status")[1]
+    assert ann.typed(monkeypatch, capsys, "push", MEMORY, "--yes")[0] == 0
+    hub.fail("info", 503, 9)
+    ann.typed(monkeypatch, capsys, "push", MEMORY)
+    said = ann.typed(monkeypatch, capsys, "status")[1]
+    assert said.count("on the Hub") == 1
+    assert f"memory {MEMORY} on the Hub" in said
+    assert "the last push failed" in said
+
+
 def test_without_the_right_to_write_nothing_leaves(
     ann: Host, bob: Host, hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

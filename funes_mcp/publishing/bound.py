@@ -20,6 +20,8 @@ def bound_memories(
 ) -> tuple[BoundMemory, ...]:
     """What is known of each memory that an agent is bound to, that this machine published to, or that is curated.
 
+    Where nothing ever arrived, a push was perhaps only mistyped: that is no memory to tell of for ever.
+
     Args:
         bindings: Name of an agent, label of the memory it reads, label of the one its hooks publish to ("" for none).
         marks: Gives `Catalog.session_marks`; called at most once.
@@ -35,7 +37,7 @@ def bound_memories(
                 folders.setdefault(name.label, home.root / "remotes" / name.slug)
     for folder, receipt in receipts.all_receipts(home.root / "remotes"):
         name = _hub(receipt.label)
-        if name is not None and name.slug == folder.name and (receipt.pushed or receipt.failed):
+        if name is not None and name.slug == folder.name and (receipt.rows or receipt.sent):
             folders.setdefault(name.label, folder)
     reviews: dict[str, int] = {}
     with suppress(FunesError):  # told by `trouble`
