@@ -183,6 +183,25 @@ def test_a_target_where_nothing_ever_arrived_is_not_remembered(
     assert "the last push failed" in said
 
 
+def test_a_branch_is_pushed_to_and_a_commit_or_tag_is_not(
+    ann: Host, hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ann.store(session("one", "first words"))
+    commit = hub.add(MEMORY, private=True).id
+    code, said = ann.typed(monkeypatch, capsys, "push", f"hf://datasets/{MEMORY}@{commit}", "--yes")
+    assert (code, "is a commit, which cannot be written to" in said) == (2, True)
+    assert f"`funes push {MEMORY}`" in said
+    assert f"`funes push hf://datasets/{MEMORY}@BRANCH`" in said
+    tagged = hub.repos[MEMORY].commits[commit]
+    hub.repos[MEMORY].commits["v1"] = tagged  # as a tag is looked up, and not among the branches
+    code, said = ann.typed(monkeypatch, capsys, "push", f"hf://datasets/{MEMORY}@v1", "--yes")
+    assert (code, "is no branch" in said) == (1, True)
+    assert f"`funes push {MEMORY}`" in said
+    hub.add(MEMORY, {"a": b""}, branch="br")
+    code, said = ann.typed(monkeypatch, capsys, "push", f"hf://datasets/{MEMORY}@br", "--yes")
+    assert (code, "1 passage of 1 session published" in said) == (0, True)
+
+
 def test_without_the_right_to_write_nothing_leaves(
     ann: Host, bob: Host, hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from funes_mcp.errors import BadRequestError
 from funes_mcp.home import FunesHome
@@ -14,16 +15,26 @@ if TYPE_CHECKING:
     from funes_mcp.publishing.push import Publisher
     from funes_mcp.redaction import Redactor
 
+_COMMIT: Final = re.compile(r"[0-9a-f]{40}")
+
 
 def target(text: str) -> label.HubName:
-    """The dataset that a label names. Raises `BadRequestError` for any other memory."""
+    """The dataset, or branch of one, that a label names. Raises `BadRequestError` for any other memory."""
     name = label.parse(text)
     if isinstance(name, label.HubName):
+        if _COMMIT.fullmatch(name.revision):
+            raise BadRequestError(f"{name.label} is a commit, which cannot be written to.", to_branch(name))
         return name
     what = "The local memory" if name is None else f"{text!r}"
     raise BadRequestError(
         f"{what} is on this machine; what is published goes to a dataset on the Hub.", "funes push owner/name"
     )
+
+
+def to_branch(name: label.HubName) -> str:
+    """What to type instead of a push to a tag or commit."""
+    at_branch = label.HubName(name.repo, "BRANCH").label
+    return f"Push to a branch: `funes push {name.repo}` for the main one, `funes push {at_branch}` for another."
 
 
 def folder_of(home: FunesHome, name: label.HubName) -> Path:

@@ -20,7 +20,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 from funes_mcp import wording
 from funes_mcp.errors import FunesError, MemoryDamagedError, NoMemoryError, PushBusyError, PushRefusedError
 from funes_mcp.hub import cache
-from funes_mcp.hub.errors import HubConflictError, HubDeniedError, HubError, HubRepoMissingError, HubUnreachableError
+from funes_mcp.hub.errors import (
+    HubConflictError,
+    HubDeniedError,
+    HubError,
+    HubRepoMissingError,
+    HubRevisionMissingError,
+    HubUnreachableError,
+)
 from funes_mcp.memory.catalog import FILE, Catalog
 from funes_mcp.memory.label import HubName
 from funes_mcp.memory.lock import WriterLock
@@ -28,6 +35,7 @@ from funes_mcp.memory.model import Embedding
 from funes_mcp.memory.table import NAME, ChunkTable, Transfer
 from funes_mcp.models import PushReport, PushRequest, PushTalk, Target
 from funes_mcp.publishing import card, plan, receipts, stage
+from funes_mcp.publishing.open import to_branch
 from funes_mcp.render import harmless
 
 if TYPE_CHECKING:
@@ -424,6 +432,11 @@ class Publisher:
             if error.uncertain and report.sent:
                 ours.sending = passed
             raise
+        except HubRevisionMissingError as error:  # it could be read: a tag, or a commit by a short name
+            raise HubRevisionMissingError(
+                f"{self._name.label} is no branch, and nothing else can be written to. Nothing was published.",
+                to_branch(self._name),
+            ) from error
         for path in changes.add.values():
             cache.keep(self._name.repo, path)  # this machine's mirror need not fetch what came from here
         self._done(report, ours, made, passed)
