@@ -481,6 +481,7 @@ class PushReport:
     Attributes:
         label, url: The memory, and its page.
         created: Whether the dataset was made. `public` says whether everybody can read it.
+        missing: Whether there is none, as far as the token may see, and it was not made.
         commit: The commit that holds everything that was sent; "" when there is none.
         sent, sessions: Passages that went, and of how many sessions they are.
         bytes: That were uploaded, in `files` files.
@@ -500,6 +501,7 @@ class PushReport:
     dry: bool = False
     created: bool = False
     public: bool = False
+    missing: bool = False
     commit: str = ""
     sent: int = 0
     sessions: int = 0

@@ -150,6 +150,23 @@ def test_two_hosts_and_a_credential_that_stays(
     assert not hub.saw(secret.encode())
 
 
+def test_what_would_be_made_is_said(
+    ann: Host, hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ann.store(session("one", f"the key is {token(1)}"))
+    code, said = ann.typed(monkeypatch, capsys, "push", MEMORY, "--dry-run")
+    assert (code, "There is no team/memory" in said, "would be made" in said) == (0, True, False)
+    ann.store(session("two", "plain words"))
+    code, said = ann.typed(monkeypatch, capsys, "push", MEMORY, "--dry-run")
+    assert "1 passage of 1 session would be published" in said
+    assert f"The dataset would be made, private: {hub.url}/datasets/{MEMORY}" in said
+    assert json.loads(ann.funes("push", MEMORY, "--dry-run", "--json").partition("\n")[0])["missing"] is True
+    assert MEMORY not in hub.repos
+    assert "would be made" not in ann.typed(monkeypatch, capsys, "push", MEMORY, "--yes")[1]
+    ann.store(session("three", "other words"))
+    assert "would be made" not in ann.typed(monkeypatch, capsys, "push", MEMORY, "--dry-run")[1]
+
+
 def test_a_killed_first_push_does_not_ask_twice(
     ann: Host, hub: LoopbackHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -83,8 +83,12 @@ def summary(report: PushReport) -> str:
         lines.append(f"{report.label}: nothing {verb}.")
     elif report.joined:
         lines.append(f"{report.label}: its files are joined ({render.size_text(report.bytes)} uploaded).")
+    elif report.missing:
+        lines.append(f"{report.label}: nothing to publish, and no dataset was made for it.")
     else:
         lines.append(f"{report.label}: nothing to publish; it has everything that may go.")
+    if report.missing and report.sent:
+        lines.append(f"The dataset would be made, private: {report.url}")
     if report.created:
         lines.append(f"The private dataset was made: {report.url}")
     if report.embedded:

@@ -355,6 +355,7 @@ class Publisher:
         theirs = self._look(talk)
         selection = self._selected(theirs, report)
         report.public = theirs.commit is not None and not theirs.private
+        report.missing = theirs.commit is None
         there = theirs.keys
         anew = theirs.table is not None and theirs.table.embedding != ours.table.embedding
         made = plan.make(
@@ -374,6 +375,8 @@ class Publisher:
         report.unfilled, report.later = made.unfilled, made.later
         report.left_out = 0 if selection is None else selection.waiting
         compact = request.compact and theirs.table is not None
+        if theirs.missing and (request.dry or not len(made.wanted)) and theirs.missing not in report.notes:
+            report.notes.append(theirs.missing)
         if not len(made.wanted) and not compact:
             self._done(report, ours, made, None)
             return
@@ -384,8 +387,6 @@ class Publisher:
                 f"{theirs.missing} A branch can only be published to when it is there.",
                 f"Make the dataset first: funes push {self._name.repo}",
             )
-        if request.dry and theirs.missing and theirs.missing not in report.notes:
-            report.notes.append(theirs.missing)
         if not request.dry and len(made.wanted):
             self._agree(request, talk, theirs, made)
         passed = self._gated(ours, made, talk, report)
@@ -398,7 +399,7 @@ class Publisher:
             return
         if theirs.commit is None:
             self.create()
-            report.created = True
+            report.created, report.missing = True, False
             theirs = replace(theirs, commit=self._repo.head().commit)
 
         def append(to: _Theirs) -> None:
