@@ -386,6 +386,20 @@ class ForgetRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class PublishedCopy:
+    """A memory on the Hub with something of sessions that are to be forgotten, as far as this machine knows.
+
+    Attributes:
+        page: The address of the page on which its dataset can be deleted.
+        sessions: Of how many of the sessions.
+    """
+
+    label: str
+    page: str
+    sessions: int
+
+
+@dataclass(frozen=True, slots=True)
 class ForgetPlan:
     """What a request comes to.
 
@@ -396,6 +410,7 @@ class ForgetPlan:
         copies: `(session, messages)` of sessions that stay and hold copies of some of these messages.
         why: What is kept on the tombstones.
         transcripts: Paths of the transcripts, which stay.
+        published: Where copies were published, which stay, too.
     """
 
     sessions: tuple[str, ...]
@@ -404,6 +419,7 @@ class ForgetPlan:
     copies: tuple[tuple[str, int], ...]
     why: str
     transcripts: tuple[str, ...]
+    published: tuple[PublishedCopy, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

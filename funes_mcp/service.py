@@ -546,25 +546,28 @@ class IndexService:
 
     def agree(self, memory: str, *, public: bool) -> None:
         """Remember that a person said that this machine's sessions go there."""
+        from funes_mcp.hub.address import endpoint
         from funes_mcp.publishing import receipts
         from funes_mcp.publishing.open import folder_of, target
 
         name = target(memory)
         folder = folder_of(self._home, name)
-        known = receipts.load(folder) or receipts.Receipt(name.label)
+        known = receipts.load(folder) or receipts.Receipt(name.label, endpoint())
         receipts.save(folder, replace(known, agreed=True, public=public))
 
     def plan_forgetting(self, request: ForgetRequest) -> ForgetPlan:
         """Say what a request comes to."""
         from funes_mcp.forgetting import plan
+        from funes_mcp.publishing.bound import published_copies
 
         if not (self._home.memory / FILE).exists():
             raise NoMemoryError
         catalog = Catalog(self._home.memory, writable=False)
         try:
-            return plan(catalog, request, datetime.now().astimezone())
+            made = plan(catalog, request, datetime.now().astimezone())
         finally:
             catalog.close()
+        return replace(made, published=published_copies(self._home, made.sessions))
 
     def forget(self, plan: ForgetPlan, told: Callable[[int, int], None] | None = None) -> int:
         """Remove sessions for good, also from the files of the memory."""

@@ -167,6 +167,18 @@ def test_what_would_be_made_is_said(
     assert "would be made" not in ann.typed(monkeypatch, capsys, "push", MEMORY, "--dry-run")[1]
 
 
+def test_what_is_forgotten_is_named_where_it_was_published(
+    ann: Host, hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ann.store(session("one", "plain words"), session("two", f"the key is {token(1)}"))
+    assert ann.typed(monkeypatch, capsys, "push", MEMORY, "--yes")[0] == 0
+    assert MEMORY not in ann.typed(monkeypatch, capsys, "forget", "two", "--yes")[1]  # all of it was held back
+    said = ann.typed(monkeypatch, capsys, "forget", "one", "--yes")[1]
+    assert f"Published copies stay: {MEMORY}." in said
+    page = f"{hub.url}/datasets/{MEMORY}/settings"
+    assert f"{MEMORY}: 1 session; delete it at {page}, then `funes push {MEMORY}`" in said
+
+
 def test_a_killed_first_push_does_not_ask_twice(
     ann: Host, hub: LoopbackHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -69,6 +69,8 @@ def _announcement(plan: ForgetPlan) -> str:
         + f" with {wording.count(plan.chunks, 'passage')}:"
     ]
     lines += _listed(plan.sessions)
+    if plan.published:
+        lines.append(f"Published copies stay: {', '.join(harmless(copy.label) for copy in plan.published)}.")
     return "\n".join(lines)
 
 
@@ -89,7 +91,14 @@ def _summary(plan: ForgetPlan, removed: int) -> str:
         "in the agent, and a published copy where it lies (a dataset's history keeps old files)."
     )
     if plan.transcripts:
-        lines += _listed(plan.transcripts)
+        lines += ["Transcripts:", *_listed(plan.transcripts)]
+    if plan.published:
+        lines.append("Published by this machine, where copies stay until the dataset is deleted:")
+        lines += [
+            f"  {harmless(copy.label)}: {wording.count(copy.sessions, 'session')}; delete it at {harmless(copy.page)}, "
+            f"then `funes push {harmless(copy.label)}` from every machine that publishes there"
+            for copy in plan.published
+        ]
     lines.append("To take it back: funes forget --undo " + _undo_words(plan.why))
     return "\n".join(lines) + "\n"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +10,9 @@ from pathlib import Path
 from funes_mcp.curation import waiting
 from funes_mcp.errors import FunesError
 from funes_mcp.home import FunesHome
+from funes_mcp.hub.address import endpoint
 from funes_mcp.memory import label
-from funes_mcp.models import BoundMemory
+from funes_mcp.models import BoundMemory, PublishedCopy
 from funes_mcp.publishing import receipts
 
 
@@ -57,6 +58,17 @@ def bound_memories(
         )
         for name, folder in sorted(folders.items())
     )
+
+
+def published_copies(home: FunesHome, sessions: Collection[str]) -> tuple[PublishedCopy, ...]:
+    """Where something of some sessions was published by this machine, on whatever Hub."""
+    found = []
+    for receipt, held in receipts.holding(home.root / "remotes", sessions):
+        name = _hub(receipt.label)
+        if name is not None:
+            page = f"{receipt.endpoint or endpoint()}/datasets/{name.repo}/settings"
+            found.append(PublishedCopy(receipt.label, page, held))
+    return tuple(found)
 
 
 def _bound(

@@ -62,6 +62,7 @@ class Plan:
         turns, sizes: For each row in `whole`, a number for its message; for each message, how many rows it has.
         lacking: For each session, in the order of `names`, how many of its rows the other memory lacks.
         unfilled_sessions: Sessions of which something waits for a vector.
+        there: Sessions of which something is there.
     """
 
     wanted: NDArray[np.uint64]
@@ -77,6 +78,7 @@ class Plan:
     sizes: NDArray[np.int64]
     lacking: dict[str, int] = field(default_factory=dict)
     unfilled_sessions: frozenset[str] = frozenset()
+    there: frozenset[str] = frozenset()
 
     def sessions_of(self, keys: NDArray[np.uint64]) -> Counter[str]:
         """How many of some wanted rows each session has; keys that are not wanted are passed over."""
@@ -177,6 +179,7 @@ def make(
         sizes=np.bincount(turn, minlength=turns),
         lacking={name: int(n) for name, n in zip(names, missing.tolist(), strict=True) if n},
         unfilled_sessions=frozenset(names[number] for number in np.unique(session[unfilled]).tolist()),
+        there=frozenset(names[number] for number in np.unique(session[~lacks]).tolist()),
     )
 
 

@@ -619,7 +619,8 @@ class Publisher:
             agreed=receipt.agreed or made.shared > 0,
         )
         with suppress(OSError):  # the next `status` says less then
-            receipts.save_sent(self._folder, receipts.after(ours.marks, states))
+            some = made.there | (passed.sessions.keys() if passed is not None else set())
+            receipts.save_sent(self._folder, receipts.after(ours.marks, states, some))
             receipts.save(self._folder, new)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime, timezone
@@ -58,10 +58,15 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What became of a session at the last push, and its mark before it."""
+    """What became of a session at the last push, and its mark before it.
+
+    Attributes:
+        some: Whether anything of it is there.
+    """
 
     mark: int
     state: str
+    some: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +104,21 @@ def load_sent(folder: Path) -> dict[str, Sent]:
     """The sessions of the last push; empty when that is not known."""
     try:
         value = json.loads((folder / _SENT).read_bytes())
-        return {str(name): Sent(int(mark), str(state)) for name, (mark, state) in value.items()}
+        return {str(name): _sent(*item) for name, item in value.items()}
     except (OSError, ValueError, AttributeError, TypeError):
         return {}
+
+
+def _sent(mark: int, state: str, some: int | None = None) -> Sent:
+    if some is None:  # as an older version wrote it
+        some = state in (THERE, HELD)
+    return Sent(int(mark), str(state), bool(some))
 
 
 def save_sent(folder: Path, sent: Mapping[str, Sent]) -> None:
     """Write down the sessions of a push. Raises `OSError`."""
     private_folder(folder)
-    value = {name: [item.mark, item.state] for name, item in sent.items()}
+    value = {name: [item.mark, item.state, int(item.some)] for name, item in sent.items()}
     write_private(folder / _SENT, json.dumps(value, separators=(",", ":")).encode())
 
 
@@ -125,9 +136,17 @@ def behind(sent: Mapping[str, Sent], marks: Mapping[str, int]) -> Behind:
     return Behind(waiting, held, left_out)
 
 
-def after(marks: Mapping[str, int], states: Mapping[str, str]) -> dict[str, Sent]:
-    """The sessions after a push: those that `states` does not name are there."""
-    return {name: Sent(mark, states.get(name, THERE)) for name, mark in marks.items()}
+def after(marks: Mapping[str, int], states: Mapping[str, str], some: Collection[str]) -> dict[str, Sent]:
+    """The sessions after a push: those that `states` does not name are there, and something of those in `some`."""
+    return {name: Sent(mark, states.get(name, THERE), name in some) for name, mark in marks.items()}
+
+
+def holding(remotes: Path, sessions: Collection[str]) -> Iterable[tuple[Receipt, int]]:
+    """The memories with something of some sessions, as of this machine's last push there, and of how many of them."""
+    for folder, receipt in all_receipts(remotes):
+        sent = load_sent(folder)
+        if held := sum(name in sent and sent[name].some for name in sessions):
+            yield receipt, held
 
 
 def failed(receipt: Receipt, reason: str) -> Receipt:
