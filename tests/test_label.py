@@ -39,9 +39,14 @@ def test_a_folder_of_the_same_name_does_not_capture_a_name_on_the_hub(
         ("hf://datasets/acme/x", HubName("acme/x")),
         ("hf://datasets/acme/x@main", HubName("acme/x")),
         ("hf://acme/My_mem.v2-b@refs/pr/1", HubName("acme/My_mem.v2-b", "refs/pr/1")),
+        ("https://hub.example/datasets/acme/x", HubName("acme/x")),
+        ("https://hub.example/datasets/acme/x/?row=1#top", HubName("acme/x")),
+        ("https://hub.example/datasets/acme/x/tree/main", HubName("acme/x")),
+        ("https://hub.example/datasets/acme/x/tree/refs%2Fpr%2F1/", HubName("acme/x", "refs/pr/1")),
     ],
 )
-def test_names_on_the_hub(label: str, name: HubName) -> None:
+def test_names_on_the_hub(label: str, name: HubName, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "https://hub.example/")
     assert parse(label) == name
     assert parse(name.label) == name
 
@@ -65,15 +70,33 @@ def test_names_on_the_hub(label: str, name: HubName) -> None:
         "hf://models/acme/x",
         "hf://acme/x@",
         "hf://acme/x@../y",
-        "https://huggingface.co/datasets/acme/x",
+        "https://huggingface.co/acme/x",
+        "https://hf.co/datasets/acme/x",
+        "https://huggingface.co/datasets/acme/x/blob/main/README.md",
+        "https://huggingface.co/datasets/acme/x/tree/main/chunks.lance",
+        "https://huggingface.co/datasets/acme/x/tree/",
+        "https://huggingface.co/datasets/acme/x/tree/..%2Fy",
+        "https://huggingface.co/datasets/../x",
+        "https://huggingface.co.example/datasets/acme/x",
         "acme/x.git",
         f"acme/{'x' * 97}",
     ],
 )
-def test_what_names_nothing_is_refused_with_examples(label: str) -> None:
+def test_what_names_nothing_is_refused_with_examples(label: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HF_ENDPOINT", raising=False)
     with pytest.raises(BadRequestError) as refused:
         parse(label)
     assert "`owner/name`" in refused.value.hint
+
+
+def test_a_revision_is_refused_with_the_form_that_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HF_ENDPOINT", raising=False)
+    with pytest.raises(BadRequestError) as refused:
+        parse("acme/x@v1")
+    assert "`hf://datasets/acme/x@v1`" in refused.value.hint
+    with pytest.raises(BadRequestError) as refused:
+        parse("https://elsewhere.example/datasets/acme/x")
+    assert "a dataset's page at huggingface.co" in refused.value.hint
 
 
 def test_slugs_are_apart_for_repositories_revisions_and_hubs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote
 
 from funes_mcp.errors import BadRequestError
 
@@ -25,7 +26,10 @@ _PART: Final = re.compile(r"(?!.*(?:--|\.\.))[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,94}
 _REVISION: Final = re.compile(r"(?!.*(?:\.\.|//))[A-Za-z0-9_][A-Za-z0-9._/-]{0,198}")
 _DRIVE: Final = re.compile(r"[A-Za-z]:[/\\]|\\\\")
 
-_EXAMPLES: Final = "A memory is `local`, a folder (`./memory`, `/srv/memory`), or a dataset on the Hub (`owner/name`)."
+_EXAMPLES: Final = (
+    "A memory is `local`, a folder (`./memory`, `/srv/memory`), or a dataset on the Hub (`owner/name`, "
+    "`hf://datasets/owner/name@branch`, or the address of its page)."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,8 @@ class HubName:
 def parse(label: str) -> Path | HubName | None:
     """What a label means: None for the local memory, a folder (absolute, it need not exist), or a name on the Hub.
 
-    `owner/name` always means the Hub; a folder of that name is `./owner/name`.
+    `owner/name` always means the Hub; a folder of that name is `./owner/name`. The address of a dataset's page means
+    the dataset where the page is one of the Hub in use, also at a revision (`/tree/…`).
 
     Raises:
         BadRequestError: It is none of these; the hint gives examples.
@@ -69,9 +74,25 @@ def parse(label: str) -> Path | HubName | None:
             return Path(text).expanduser().absolute()
         except RuntimeError as error:  # `~nobody`
             raise BadRequestError(f"There is no home folder for {text[:80]!r}.", _EXAMPLES) from error
+    if text.startswith(("https://", "http://")):
+        return _on_hub(label, _of_page(label, text))
     if "@" in text:
-        raise _refused(label)
+        name = _on_hub(label, text)
+        raise _refused(label, f"Write it as `{name.label}`. ")
     return _on_hub(label, text)
+
+
+def _of_page(label: str, address: str) -> str:
+    """`owner/name`, or `owner/name@revision`, of the address of a dataset's page."""
+    from funes_mcp.hub.address import endpoint, host
+
+    pages = f"{endpoint()}/{_KIND}"
+    repo, tree, revision = address.partition("?")[0].partition("#")[0].removeprefix(pages).partition("/tree/")
+    revision = revision.rstrip("/")
+    # A slash in a revision's name is written otherwise in an address; what follows one here is a folder.
+    if not address.startswith(pages) or (tree and not revision) or "/" in revision:
+        raise _refused(label, f"An address means a memory when it is that of a dataset's page at {host()}. ")
+    return f"{repo.rstrip('/')}@{unquote(revision)}" if tree else repo.rstrip("/")
 
 
 def _on_hub(label: str, text: str) -> HubName:
@@ -83,5 +104,5 @@ def _on_hub(label: str, text: str) -> HubName:
     return HubName(repo, revision or _MAIN)
 
 
-def _refused(label: str) -> BadRequestError:
-    return BadRequestError(f"{label.strip()[:120]!r} names no memory.", _EXAMPLES)
+def _refused(label: str, instead: str = "") -> BadRequestError:
+    return BadRequestError(f"{label.strip()[:120]!r} names no memory.", f"{instead}{_EXAMPLES}")
