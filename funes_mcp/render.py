@@ -384,6 +384,21 @@ def not_found(answer: GetAnswer) -> str:
     return f"turn {_token(answer.turn_uuid)} not found in session {_token(answer.session_id)}\n"
 
 
+def turns_text(turns: Sequence[str]) -> str:
+    """Which turns a session has, for whoever asked for another one.
+
+    Args:
+        turns: Their ids, in order.
+    """
+    if not turns:
+        return "nothing of that session is stored"
+    where = f"{_word(turns[0])} is the first" + (f", {_word(turns[-1])} the last" if len(turns) > 1 else "")
+    return (
+        f"the session has {wording.count(len(turns), 'turn')}: {where}. A turn is named by its id, which recall prints "
+        "behind that of the session in a `→ get` line"
+    )
+
+
 def render_get_bounded(answer: GetAnswer, budget: int, offset: int = 0, notes: Sequence[str] = ()) -> str:
     """The answer of the MCP tool: the turn asked for first, its neighbours with what is left of `budget` bytes.
 

@@ -367,7 +367,12 @@ class IndexService:
         session = self._session(opened.reader, request.session)
         turns = opened.reader.turns(session, request.turn, max(0, request.window))
         views = tuple(TurnView(t.turn_uuid, t.role, t.seq, t.ts, t.blocks, t.marks) for t in turns or ())
-        return GetAnswer(session, request.turn, turns is not None, views, opened.notes, opened.label)
+        notes = opened.notes
+        if turns is None:
+            from funes_mcp.render import turns_text
+
+            notes = (*notes, turns_text(opened.reader.turn_ids(session)))
+        return GetAnswer(session, request.turn, turns is not None, views, notes, opened.label)
 
     def sessions(self, prefix: str = "") -> Sequence[str]:
         """Ids of the sessions that start so."""

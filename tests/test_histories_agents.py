@@ -56,6 +56,9 @@ def test_a_resumed_session_is_one_conversation_in_two_places(tmp_path: Path) -> 
     assert [sighting.session_id for sighting in hit.also_in] == ["bbbb"]
     assert said(tmp_path, "aaaa", "aaaa-1") == ["glaze one", "glaze two", "glaze three"]
     assert said(tmp_path, "bbbb", "aaaa-1") == ["glaze one", "glaze two", "glaze three", "glaze four"]
+    answer = service(tmp_path).get(GetRequest("bbbb", "0"))
+    assert (answer.found, len(answer.notes)) == (False, 1)
+    assert answer.notes[0].startswith("the session has 4 turns: aaaa-0 is the first, b4 the last.")
 
 
 def test_what_is_appended_is_read(tmp_path: Path) -> None:

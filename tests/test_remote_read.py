@@ -324,6 +324,7 @@ def test_a_memory_of_another_program_is_read_with_its_words(
     )
     opened = service.get(GetRequest(rows[7].session, rows[7].turn, memory="acme/rust"))
     assert opened.found
+    assert "turn" in service.get(GetRequest(rows[7].session, "0", memory="acme/rust")).notes[-1]
     report = service.status("acme/rust")
     assert (report.chunks, report.embedded, report.embedder) == (60, 60, "BAAI/bge-small-en-v1.5")
     assert not [request for request in hub.asked if "_indices" in request.path]
