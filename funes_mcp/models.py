@@ -269,7 +269,7 @@ class PublishedStatus:
 
     Attributes:
         commit: What the copy here shows; "" when there is none.
-        private: Whether the repository is.
+        private: Whether the repository is; None when nobody says.
         fetched_at, checked_at: When it was fetched, and when the Hub last said that this is the newest; RFC 3339 or "".
         refused: `(why, how many)` of rows that cannot be a memory's.
         lacking: Columns that it has not.
@@ -277,7 +277,7 @@ class PublishedStatus:
     """
 
     commit: str
-    private: bool
+    private: bool | None
     fetched_at: str = ""
     checked_at: str = ""
     refused: tuple[tuple[str, int], ...] = ()
@@ -550,6 +550,8 @@ class BoundMemory:
         agents: Names of the agents that read it; `publishing` are those at whose session ends this machine publishes.
         known: Whether this machine ever published to it.
         pushed: When it last did, RFC 3339 or "".
+        commit: Of the last push that sent something; "" before it.
+        rows, sessions: Passages of this machine that were there after the last push, and of how many sessions.
         waiting: Sessions with something to send.
         held_rows: Passages that are held back, and `held` by what kind of credential.
         left_out: Sessions that wait for the person's decision.
@@ -561,6 +563,9 @@ class BoundMemory:
     publishing: tuple[str, ...] = ()
     known: bool = False
     pushed: str = ""
+    commit: str = ""
+    rows: int = 0
+    sessions: int = 0
     waiting: int = 0
     held_rows: int = 0
     held: dict[str, int] = field(default_factory=dict)

@@ -523,7 +523,13 @@ def _bound(bound: BoundMemory) -> list[str]:
             f"  {wording.wait(bound.waiting, 'session')} to be published (last push {bound.pushed}): "
             f"`funes push {name}`"
         )
-    elif bound.publishing or bound.failed:
+    if bound.known and bound.rows:
+        commit = f" (commit {_token(bound.commit)[:12]})" if bound.commit else ""
+        lines.append(
+            f"  {wording.count(bound.rows, 'passage')} of {wording.count(bound.sessions, 'session')} of this machine "
+            f"{'is' if bound.rows == 1 else 'are'} there{commit}"
+        )
+    elif not bound.known and (bound.publishing or bound.failed):
         lines.append(f"  nothing of this machine was published there yet: `funes push {name}`")
     if bound.held_rows:
         lines.append(
@@ -544,7 +550,8 @@ def kinds_text(kinds: Mapping[str, int]) -> str:
 
 
 def _published(status: PublishedStatus) -> list[str]:
-    lines = [f"  a {'private' if status.private else 'public'} dataset on the Hub"]
+    kind = {True: "private ", False: "public ", None: ""}[status.private]
+    lines = [f"  a {kind}dataset on the Hub"]
     if not status.on_hub:
         lines = ["  not made here: its indexes lie here, and nothing is written into its folder"]
     elif status.commit:

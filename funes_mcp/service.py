@@ -744,30 +744,37 @@ class IndexService:
         """How a published memory stands here. Looks at the Hub, and fetches nothing.
 
         Raises:
-            HubError: Nothing of it is here, and the Hub does not say anything of it.
+            HubError: Nothing of it is here or was published from here, and the Hub does not say anything of it.
         """
         from funes_mcp.remotes import PATIENCE_S
 
         mirror, on_hub = self.remotes.mirror(name), isinstance(name, HubName)
         state, checked = mirror.state, mirror.checked_at
+        bound = self._bound(name) if isinstance(name, HubName) else ()
+        published = any(one.rows for one in bound)
         notes: list[str] = []
         head = None
         try:
             head = mirror.head(PATIENCE_S)
         except FunesError as error:
-            if state is None:
+            if state is None and not published:
                 raise
             notes.append(error.message)
         account = None if state is None else state.indexed
         if state is None or account is None:
+            if head is None and not published:
+                raise FunesError(f"Nothing of {name.label} can be read here yet.", *notes[:1])
             if head is not None:
-                state_of = PublishedStatus("", head.private, on_hub=on_hub)
                 brings = "fetches" if on_hub else "indexes"
                 notes.append(f"nothing of it is here yet: `funes recall --memory {name.label} …` {brings} it")
-                return StatusReport(
-                    name.label, str(mirror.folder), exists=False, notes=tuple(notes), published=state_of
-                )
-            raise FunesError(f"Nothing of {name.label} can be read here yet.", *notes[:1])
+            return StatusReport(
+                name.label,
+                str(mirror.folder),
+                exists=False,
+                notes=tuple(notes),
+                published=PublishedStatus("", None if head is None else head.private, on_hub=on_hub),
+                bound=bound,
+            )
         reader = mirror.reader()
         counts = reader.counts
         if head is not None and head.commit != account.commit:
@@ -797,7 +804,7 @@ class IndexService:
                 account.lacking,
                 on_hub,
             ),
-            bound=self._bound(name) if isinstance(name, HubName) else (),
+            bound=bound,
         )
 
     def _survey(self, memory: str) -> Survey:

@@ -179,6 +179,22 @@ def test_what_is_forgotten_is_named_where_it_was_published(
     assert f"{MEMORY}: 1 session; delete it at {page}, then `funes push {MEMORY}`" in said
 
 
+def test_status_tells_what_was_published_to_a_memory_that_was_never_recalled_from(
+    ann: Host, hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ann.store(session("one", "plain words"), session("two", "more words", "and more"))
+    assert ann.typed(monkeypatch, capsys, "push", MEMORY, "--yes")[0] == 0
+    told = f"3 passages of 2 sessions of this machine are there (commit {hub.repos[MEMORY].head().id[:12]})"
+    code, said = ann.typed(monkeypatch, capsys, "status", MEMORY)
+    assert (code, told in said, "last push 20" in said) == (0, True, True)
+    assert f"`funes recall --memory {MEMORY} …` fetches it" in said
+    assert "a private dataset on the Hub" in said
+    hub.fail("info", 503, 9)
+    code, said = ann.typed(monkeypatch, capsys, "status", MEMORY)
+    assert (code, told in said, "answered 503" in said, "private" in said) == (0, True, True, False)
+    assert ann.typed(monkeypatch, capsys, "status", "team/other")[0] == 1
+
+
 def test_a_killed_first_push_does_not_ask_twice(
     ann: Host, hub: LoopbackHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
