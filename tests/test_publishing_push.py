@@ -26,7 +26,7 @@ from funes_mcp.memory.lock import WriterLock
 from funes_mcp.memory.model import CONTRACT_COLUMNS, Embedding
 from funes_mcp.memory.table import ChunkTable
 from funes_mcp.models import PushReport, PushRequest
-from funes_mcp.publishing import receipts, stage
+from funes_mcp.publishing import receipts, stage, vectors
 from funes_mcp.redaction import ScannerError
 
 PUSH = PushRequest(NAME.label)
@@ -464,6 +464,64 @@ class _Same(Other):
 
     def embed_passages(self, texts: Any) -> Any:
         return embed(list(texts))
+
+
+class _Breaks(_Same):
+    """Ends after some texts."""
+
+    def __init__(self, after: int) -> None:
+        self.after = after
+        self.made: list[str] = []
+
+    def embed_passages(self, texts: Any) -> Any:
+        if len(self.made) + len(texts) > self.after:
+            raise FunesError("cut off")
+        self.made += texts
+        return super().embed_passages(texts)
+
+
+def test_vectors_that_were_made_are_kept_until_they_have_arrived(
+    ann: Machine, bob: Machine, data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bob.store(session("bobs", "words of bob"), model=Embedding("test-model", 16))
+    push(bob)
+    ann.store(*[session(f"s{n}", f"words {n}") for n in range(5)], filled=False, model=Embedding("other-model", 26))
+    monkeypatch.setattr(vectors, "_AT_ONCE", 2)
+    first = _Breaks(after=4)
+    ann.models = {"test-model": first}
+    with pytest.raises(FunesError, match="cut off"):
+        push(ann)
+    kept = ann.folder / vectors.FILE
+    assert kept.stat().st_mode & 0o777 == 0o600
+    with kept.open("r+b") as file:  # a kill leaves half of one, and a page that was lost another
+        file.truncate(kept.stat().st_size - 1)
+        file.seek(16 + 20)
+        file.write(b"\1\1\1\1")
+    second = _Breaks(after=99)
+    ann.models = {"test-model": second}
+    data.drop_commit = 1  # so that everything is looked at and written again
+    assert push(ann).sent == 5
+    assert len(second.made) == 3
+    assert set(first.made[1:3]).isdisjoint(second.made)
+    assert not kept.exists()
+    theirs = ChunkTable.open(table_at(data, tmp_path / "t"))
+    found = {name: row for ids, rows in theirs.vectors() for name, row in zip(ids, rows, strict=True)}
+    for name, text in published(data, tmp_path / "u").items():
+        assert found[name].tolist() == embed([text])[0].tolist()
+
+
+def test_kept_vectors_go_with_what_is_forgotten_and_with_another_model(ann: Machine, tmp_path: Path) -> None:
+    kept = ann.folder / vectors.FILE
+    for embedder in (Other(), _Same(), Other()):
+        store = vectors.KeptVectors(kept, embedder)
+        assert store.embed_passages(["a", "b", "a"]).shape == (3, embedder.dim)
+        store.close()
+        assert kept.stat().st_size in (16 + n * (20 + 4 * embedder.dim) for n in (2, 3))
+    stage.sweep(ann.root / "remotes")
+    assert not kept.exists()
+    (tmp_path / "file").write_text("")
+    nowhere = vectors.KeptVectors(tmp_path / "file" / "x", Other())
+    assert nowhere.embed_passages(["b"])[0].tolist() == Other().embed_passages(["b"])[0].tolist()
 
 
 def test_a_table_with_fewer_columns_keeps_them(ann: Machine, data: Dataset, tmp_path: Path) -> None:

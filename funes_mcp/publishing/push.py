@@ -34,7 +34,7 @@ from funes_mcp.memory.lock import WriterLock
 from funes_mcp.memory.model import Embedding
 from funes_mcp.memory.table import NAME, ChunkTable, Transfer
 from funes_mcp.models import PushReport, PushRequest, PushTalk, Target
-from funes_mcp.publishing import card, plan, receipts, stage
+from funes_mcp.publishing import card, plan, receipts, stage, vectors
 from funes_mcp.publishing.open import to_branch
 from funes_mcp.render import harmless
 
@@ -136,6 +136,7 @@ class _Ours:
         marks: See `Catalog.session_marks`.
         passed: What the gate said, and `covers` of which rows.
         sending: The rows of the last commit, while it is not known whether it arrived.
+        vectors: Those that were made anew.
     """
 
     table: ChunkTable
@@ -143,6 +144,7 @@ class _Ours:
     passed: plan.Passed | None = None
     covers: NDArray[np.uint64] | None = None
     sending: plan.Passed | None = None
+    vectors: vectors.KeptVectors | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +216,7 @@ class Publisher:
         self._of_project = of_project
         self._pause = pause
         self._stage = folder / "stage"
+        self._vectors = folder / vectors.FILE
 
     def push(self, request: PushRequest, talk: PushTalk) -> PushReport:
         """Publish what the dataset lacks.
@@ -234,6 +237,9 @@ class Publisher:
             except FunesError as error:
                 self._failed(error)
                 raise
+            if not (request.dry or request.sessions or report.later):
+                with suppress(OSError):
+                    self._vectors.unlink(missing_ok=True)
         report.seconds = time.monotonic() - started
         return report
 
@@ -327,6 +333,13 @@ class Publisher:
         marks = self._marks()
         ours = _Ours(stage.snapshot(self._memory, self._stage / "ours"), marks)
         report = PushReport(self._name.label, self._page, dry=request.dry)
+        try:
+            return self._tried(request, talk, report, ours)
+        finally:
+            if ours.vectors is not None:
+                ours.vectors.close()
+
+    def _tried(self, request: PushRequest, talk: PushTalk, report: PushReport, ours: _Ours) -> PushReport:
         for attempt in range(1, TRIES + 1):
             report.attempts = attempt
             try:
@@ -380,7 +393,7 @@ class Publisher:
         if not len(made.wanted) and not compact:
             self._done(report, ours, made, None)
             return
-        embed = self._embed(theirs.table) if anew and len(made.wanted) else None
+        embed = self._embed(theirs.table, ours) if anew and len(made.wanted) else None
         if theirs.commit is None and self._name != HubName(self._name.repo):
             # A new dataset has its main branch only: making one would leave it there, empty.
             raise HubRepoMissingError(
@@ -531,7 +544,7 @@ class Publisher:
             with suppress(OSError):
                 receipts.save(self._folder, replace(receipt, agreed=True, public=public))
 
-    def _embed(self, table: ChunkTable | None) -> Callable[[list[str]], NDArray[np.float32]]:
+    def _embed(self, table: ChunkTable | None, ours: _Ours) -> Callable[[list[str]], NDArray[np.float32]]:
         assert table is not None
         embedder, _ = self._embedder_for(table.embedding)
         if embedder is None:
@@ -541,7 +554,10 @@ class Publisher:
                 "Nothing was published.",
                 f"`funes models pull {model}` brings it, and `funes models` says how it stands; then push again.",
             )
-        return embedder.embed_passages
+        if ours.vectors is not None:
+            ours.vectors.close()
+        ours.vectors = vectors.KeptVectors(self._vectors, embedder)
+        return ours.vectors.embed_passages
 
     def _gated(self, ours: _Ours, made: plan.Plan, talk: PushTalk, report: PushReport) -> plan.Passed:
         import numpy as np

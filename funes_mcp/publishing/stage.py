@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from funes_mcp.errors import FunesError, MemoryDamagedError, NoMemoryError
 from funes_mcp.home import private_folder
 from funes_mcp.memory.table import ChunkTable, Transfer, table_path, table_version
+from funes_mcp.publishing import vectors
 
 if TYPE_CHECKING:
     from funes_mcp.memory.model import Embedding
@@ -178,11 +179,13 @@ def wants_joining(files: int, rows: int, unindexed: Sequence[int]) -> bool:
 
 
 def sweep(remotes: Path) -> None:
-    """Remove work copies that were left over, except where a push is under way. Never raises."""
+    """Remove work copies and vectors that were left over; of a push under way only the latter. Never raises."""
     from funes_mcp.memory import lock
 
     with suppress(OSError):
         for folder in remotes.iterdir():
+            with suppress(OSError):
+                (folder / vectors.FILE).unlink(missing_ok=True)  # the push has it open, and goes on
             if (folder / "stage").exists() and not lock.is_held(folder / LOCK):
                 shutil.rmtree(folder / "stage", ignore_errors=True)
 
