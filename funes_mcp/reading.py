@@ -46,8 +46,7 @@ BATCH_CHUNKS = 256
 #: Batches that may wait for the writer: what is read while it commits, or was before the first. About 100 MB.
 QUEUED_BATCHES = 256
 
-#: Messages that wait for the writer when it has enough to do: with fewer it embeds what comes and finds the
-#: identifiers in it, instead of waiting.
+#: Messages that wait for the writer when it has enough to do: with fewer it embeds what comes, instead of waiting.
 BUSY_MESSAGES = 2
 
 #: Characters of transcripts that are read ahead while the rules of the redactor load: what five seconds read. They are
@@ -143,7 +142,7 @@ class How:
         embedder: Embeds chunks as they are read; None leaves that to the writer.
         names: Finds the identifiers in chunks as they are read; None leaves that to the writer.
         checkouts: Knows which repository a working directory belongs to.
-        busy: Whether who gets what is read has enough to do; else a batch is handed over as it is.
+        busy: Whether who gets what is read has enough to do; else embedding is left to them.
     """
 
     thinking: bool = True
@@ -309,7 +308,7 @@ class _Maker:
         items, redacted = making.taken()
         embedder, names, busy = self._how.embedder, self._how.names, self._how.busy
         if busy is not None and not busy():
-            return Read(items, None, None, redacted)
+            embedder = None
         texts = [chunk.text for item in items if isinstance(item, tuple) for chunk in item[1]]
         return Read(
             items,
