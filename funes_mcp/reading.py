@@ -352,7 +352,7 @@ class _Making:
             if repo is not None:
                 known = replace(known, repo=repo or None)
         chunks = chunks_of(turn, known, self._path, thinking=thinking, redact=partial(self._redact, search))
-        self.items.append((replace(turn, blocks=()), chunks))
+        self.items.append((turn.without_blocks(), chunks))
         self.chunks += len(chunks)
 
     def taken(self) -> tuple[list[SessionInfo | tuple[Turn, list[Chunk]]], Counter[str]]:

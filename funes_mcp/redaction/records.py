@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -26,12 +26,33 @@ def redacted_info(info: SessionInfo, redact: Callable[[str], str]) -> SessionInf
     return replace(info, **changed) if changed else info
 
 
+#: What ids of turns, tools and sessions look like. Parsers keep thousands, and each search has its price.
+_ID: Final = re.compile(r"[\w:.-]{1,64}")
+
+
 def redacted_json(value: Any, redact: Callable[[str], str]) -> Any:
     """A value as JSON has it, with every string in it redacted; names in objects stay."""
+    ids = dict.fromkeys(text for text in _strings(value) if _ID.fullmatch(text))
+    together = "\n".join(ids)
+    return _redacted(value, redact, ids if redact(together) == together else {})
+
+
+def _strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
-        return value if _PACKED.fullmatch(value) else redact(value)
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _strings(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _strings(item)
+
+
+def _redacted(value: Any, redact: Callable[[str], str], clean: Container[str]) -> Any:
+    if isinstance(value, str):
+        return value if value in clean or _PACKED.fullmatch(value) else redact(value)
     if isinstance(value, dict):
-        return {name: redacted_json(item, redact) for name, item in value.items()}
+        return {name: _redacted(item, redact, clean) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [redacted_json(item, redact) for item in value]
+        return [_redacted(item, redact, clean) for item in value]
     return value

@@ -79,6 +79,23 @@ class Turn:
     cwd: str | None = None
     repo: str | None = None
 
+    def without_blocks(self) -> Turn:
+        """Everything but what was said."""
+        return Turn(
+            self.session_id,
+            self.turn_uuid,
+            self.parent_uuid,
+            self.seq,
+            self.ts,
+            self.role,
+            (),
+            self.identity,
+            self.message_id,
+            self.flags,
+            self.cwd,
+            self.repo,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
