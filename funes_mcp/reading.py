@@ -46,7 +46,8 @@ BATCH_CHUNKS = 256
 #: Batches that may wait for the writer: what is read while it commits, or was before the first. About 100 MB.
 QUEUED_BATCHES = 256
 
-#: Messages that wait for the writer when it has enough to do: with fewer it embeds what comes, instead of waiting.
+#: Messages that wait for the writer when it has enough to do: with fewer it embeds what comes, instead of waiting. With
+#: none it finds the identifiers, too, for which it has to fill a second table of tokens.
 BUSY_MESSAGES = 2
 
 #: Characters of transcripts that are read ahead while the rules of the redactor load: what five seconds read. They are
@@ -142,7 +143,7 @@ class How:
         embedder: Embeds chunks as they are read; None leaves that to the writer.
         names: Finds the identifiers in chunks as they are read; None leaves that to the writer.
         checkouts: Knows which repository a working directory belongs to.
-        busy: Whether who gets what is read has enough to do; else embedding is left to them.
+        waiting: How many messages wait for who gets them: with few, a part of the work is left to them.
     """
 
     thinking: bool = True
@@ -150,7 +151,7 @@ class How:
     embedder: Embedder | None = None
     names: Names | None = None
     checkouts: Checkouts = field(default_factory=Checkouts)
-    busy: Callable[[], bool] | None = None
+    waiting: Callable[[], int] | None = None
 
     @property
     def compiling(self) -> bool:
@@ -227,7 +228,7 @@ def _ahead(
         trials[-1].searched.append((text, found))
         return found
 
-    trying = _Maker(work, replace(how, busy=None), search)
+    trying = _Maker(work, replace(how, waiting=None), search)
     maker = _Maker(work, how, redactor.redact)
     held = 0
     while redactor.loading and held < AHEAD_CHARS:
@@ -306,9 +307,12 @@ class _Maker:
 
     def _batch(self, making: _Making) -> Read:
         items, redacted = making.taken()
-        embedder, names, busy = self._how.embedder, self._how.names, self._how.busy
-        if busy is not None and not busy():
+        embedder, names = self._how.embedder, self._how.names
+        waiting = BUSY_MESSAGES if self._how.waiting is None else self._how.waiting()
+        if waiting < BUSY_MESSAGES:
             embedder = None
+        if waiting < 1:
+            names = None
         texts = [chunk.text for item in items if isinstance(item, tuple) for chunk in item[1]]
         return Read(
             items,
@@ -451,7 +455,7 @@ def _child(pipe: Connection, other: Connection, taken: c_ulong, work: Sequence[W
     if how.redactor is not None:
         how.redactor.warm_apart()
     sent = 0
-    how = replace(how, names=Names(), busy=lambda: sent >= taken.value + BUSY_MESSAGES)
+    how = replace(how, names=Names(), waiting=lambda: sent - taken.value)
     with suppress(BrokenPipeError, OSError), collection.seldom():
         for message in _read(work, how, range(len(work))):
             pipe.send_bytes(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
