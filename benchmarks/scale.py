@@ -25,7 +25,6 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -230,7 +229,7 @@ def measure(build: Build, size: int, base: list[list[Chunk]], made_in: float | N
     report("cold recall", chunks=size, p50_s=round(cold[2], 3), worst_s=round(cold[-1], 3))
     turns = []
     for number in range(5):
-        row = replace(base[0][0], session_id=str(uuid.uuid4()), turn_uuid=str(uuid.uuid4()), text=f"turn {number}")
+        row = base[0][0]._replace(session_id=str(uuid.uuid4()), turn_uuid=str(uuid.uuid4()), text=f"turn {number}")
         turns.append(one_turn(memory, [row]))
     report("one turn", chunks=size, p50_s=round(sorted(turns)[2], 3), worst_s=round(max(turns), 3))
 

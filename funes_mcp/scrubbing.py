@@ -67,7 +67,7 @@ def scrub(
         return redacted_info(facts, redact)
 
     def memory(state: Any) -> Any:
-        return redacted_json(state, redact)
+        return redacted_json(state, redact, lambda text: redactor.redact(text).text)
 
     if dry:
         writer.catalog.look_through(info, memory)

@@ -103,6 +103,14 @@ def test_words_are_counted_text_by_text_in_the_order_in_which_they_stand(texts: 
     assert start == len(counted.rows)
 
 
+def test_ideographs_are_looked_up_one_by_one() -> None:
+    table = WordTable(bundle.load(), capacity=1000)
+    table.count(["流式解析器在缓冲区之间拆分了换行符", "我们放弃了流式解析器"])
+    before = len(table._tokens), table._filled
+    table.count(["解析器放弃了缓冲区", "流式换行符"])
+    assert (len(table._tokens), table._filled) == before
+
+
 def test_memory_stays_bounded() -> None:
     table = WordTable(bundle.load(), capacity=100)
     for i in range(3000):

@@ -58,3 +58,16 @@ def test_every_string_is_as_if_it_was_searched_alone(own: Redactor, state: objec
         return [alone(item) for item in value] if isinstance(value, list) else value
 
     assert redacted_json(state, lambda text: own.redact(text).text) == alone(state)
+
+
+def test_what_is_found_is_counted_once(own: Redactor) -> None:
+    counted = 0
+
+    def redact(text: str) -> str:
+        nonlocal counted
+        found = own.redact(text)
+        counted += found.counts.total()
+        return found.text
+
+    redacted_json({"a": [TOKEN, "toolu_01"]}, redact, lambda text: own.redact(text).text)
+    assert counted == 1

@@ -8,7 +8,7 @@ from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING, TypeVar
 
 from funes_mcp.inference.bundle import Bundle
-from funes_mcp.inference.words import is_opaque, parts, rough_tokens, split, tokens_within
+from funes_mcp.inference.words import is_opaque, parts, split, token_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,7 +55,7 @@ class WordTable:
         self._capacity = capacity
         self._words: dict[str, int] = {}
         self._settled = 0
-        # Rough tokens by number: the rows of one are `_within[start : start + size]` with its entry in `_spans`.
+        # Tokens by number: the rows of one are `_within[start : start + size]` with its entry in `_spans`.
         self._tokens: dict[bytes, int] = {}
         self._spans = np.zeros((1024, 2), np.intp)
         self._within = np.zeros(1024, np.intp)
@@ -79,7 +79,7 @@ class WordTable:
         """The words of texts as rows. Their order depends on the texts alone, never on row numbers."""
         import numpy as np
 
-        cut = [rough_tokens(text) for text in texts]
+        cut = [token_bytes(text) for text in texts]
         found = list(chain.from_iterable(cut))
         known = self._tokens
         numbers = np.fromiter(map(known.get, found, repeat(-1)), np.intp, len(found))
@@ -99,15 +99,15 @@ class WordTable:
         return Counted(rows, counts[order], np.bincount(of, minlength=len(cut)))
 
     def _learn(self, new: list[bytes]) -> None:
-        """Give rows to the words of rough tokens that are met for the first time."""
+        """Give rows to the words of tokens that are met for the first time."""
         import numpy as np
 
         words = self._words
         within: list[tuple[int, ...]] = []
-        for rough in new:
-            found = [word for token in tokens_within(rough) for word in parts(token)]
+        for token in new:
+            found = parts(token.decode())
             if not self._opaque:
-                found = [word for word in found if not is_opaque(word)]
+                found = tuple([word for word in found if not is_opaque(word)])
             within.append(tuple([words.setdefault(word, len(words)) for word in found]))
         start = len(self._tokens)
         self._tokens.update(zip(new, range(start, start + len(new)), strict=True))

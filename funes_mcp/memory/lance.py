@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import threading
 from types import ModuleType
 from typing import Any, Final
 
@@ -38,10 +39,20 @@ class _Executed:
     def __init__(self, package: ModuleType, execute: Any) -> None:
         self._package = package
         self._execute = execute
+        self._lock = threading.RLock()
+        self._under_way = False
 
     def __call__(self, name: str) -> Any:
-        if name.startswith("__"):  # what goes through all modules asks for these
+        if name.startswith("__") and name != "__all__":  # what goes through all modules asks for these
             raise AttributeError(name)
-        self._package.__dict__.pop("__getattr__", None)
-        self._execute(self._package)
+        with self._lock:
+            if self._under_way:  # it asks itself for what it has not got yet
+                raise AttributeError(name)
+            if self._package.__dict__.get("__getattr__") is self:
+                self._under_way = True
+                try:
+                    self._execute(self._package)
+                finally:
+                    self._under_way = False
+                del self._package.__dict__["__getattr__"]
         return getattr(self._package, name)

@@ -48,9 +48,12 @@ class Library:
     @property
     def compiled(self) -> bool:
         """Whether rules were compiled before, as far as a look into `cache_dir` tells."""
-        if self._scanner is not None or self._cache_dir is None:
+        if self._scanner is not None or self._failure is not None or self._cache_dir is None:
             return True
-        return self._cache_dir.is_dir() and any(self._cache_dir.iterdir())
+        try:
+            return any(self._cache_dir.iterdir())
+        except OSError:
+            return False
 
     def load(self) -> None:
         """Build the scanner now. Raises `ScannerError` when that is impossible."""
