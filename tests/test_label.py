@@ -107,3 +107,9 @@ def test_slugs_are_apart_for_repositories_revisions_and_hubs(monkeypatch: pytest
     assert len(slugs) == 5
     assert all(set(slug) <= set("aAbv1-0123456789cdef") for slug in slugs)
     assert HubName("a/b").slug.startswith("a--b-")
+
+
+def test_a_password_in_an_address_is_not_repeated() -> None:
+    with pytest.raises(BadRequestError) as refused:
+        parse("https://ann:hunter2@huggingface.co/datasets/a/b")
+    assert "hunter2" not in str(refused.value)

@@ -37,7 +37,7 @@ from funes_mcp.memory.reader import MemoryReader, build_read_index
 from funes_mcp.memory.rows import alias
 from funes_mcp.memory.table import ChunkTable, table_path, table_version
 from funes_mcp.memory.writer import MemoryWriter
-from funes_mcp.traces.model import Block, Turn
+from funes_mcp.traces.model import Block, Cursor, Tally, Turn
 
 ANY = Filter()
 
@@ -712,6 +712,58 @@ def test_identifiers_that_come_with_a_turn_are_those_it_is_found_by(tmp_path: Pa
         writer.commit(embed)
     assert texts_found(tmp_path, "given_name") == [turn.blocks[0].text]
     assert texts_found(tmp_path, "lib/write_file.py")[0] == other.blocks[0].text
+
+
+def test_a_source_that_is_read_twice_before_a_commit_says_what_it_said_last(tmp_path: Path) -> None:
+    first, again = transcript("one"), transcript("one")
+    first.say("u1", "said at first", identity="x")
+    first.say("u2", "gone by then", identity="y")
+    again.say("u1", "said in the end", identity="z")
+    with MemoryWriter.open(tmp_path, MODEL) as writer:
+        put(writer, first)
+        put(writer, again)
+        writer.commit(embed)
+        put(writer, first)
+        writer.commit(embed)
+        put(writer, again)
+        put(writer, first)
+        put(writer, again)
+        writer.commit(embed)
+    rows = [row for part in ChunkTable.open(tmp_path).stream() for row in part]
+    assert [(row.turn_uuid, row.text) for row in rows] == [("u1", "said in the end")]
+
+
+def test_turns_that_were_announced_are_looked_up_once_and_vectors_stay_with_their_rows(tmp_path: Path) -> None:
+    file, other = transcript("one"), transcript("two")
+    turns = [file.say("u1", "the first words"), file.say("u2", "other words", identity="same")]
+    turns.append(file.say("u3", "other words, said anew", identity="same"))
+    long = other.say("v1", "a long text " * 300)
+    with MemoryWriter.open(tmp_path, MODEL) as writer:
+        for _ in range(2):
+            writer.begin(source_of(file), whole=True)
+            writer.put_session(file.info)
+            chunks = [chunks_of(turn, file.info, file.path) for turn in turns]
+            writer.expect(chunks)
+            for turn, own in zip(turns, chunks, strict=True):
+                given = None if turn is turns[0] else embed([chunk.text for chunk in own])
+                stored = writer.put_turn(turn, own, (), given)
+                if stored and given is None:
+                    writer.put_vectors_of(own, embed([chunk.text for chunk in own]))
+            writer.finish(source_of(file), Cursor(3, "d"), Tally())
+            writer.commit(None, background=True)
+            writer.begin(source_of(other), whole=True)
+            writer.put_session(other.info)
+            own = chunks_of(long, other.info, other.path)
+            writer.expect([own])
+            writer.put_turn(long, own, (), embed([chunk.text for chunk in own]))
+            writer.finish(source_of(other), Cursor(1, "d"), Tally())
+        writer.commit(None)
+    table = ChunkTable.open(tmp_path)
+    rows = {row.id: row.text for part in table.stream() for row in part}
+    vectors = {name: vector for ids, matrix in table.vectors() for name, vector in zip(ids, matrix, strict=True)}
+    assert len(rows) == len(vectors) == len(turns) + len(own)
+    for name, text in rows.items():
+        assert (vectors[name] == embed([text])[0]).all()
 
 
 def test_many_small_appends_are_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

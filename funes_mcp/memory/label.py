@@ -24,6 +24,7 @@ _RESERVED: Final = frozenset({"datasets", "models", "spaces", "buckets", "kernel
 # As the Hub allows them: up to 96 characters, no `--` and no `..`, letters and digits at both ends.
 _PART: Final = re.compile(r"(?!.*(?:--|\.\.))[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9_])?")
 _REVISION: Final = re.compile(r"(?!.*(?:\.\.|//))[A-Za-z0-9_][A-Za-z0-9._/-]{0,198}")
+_LOGIN: Final = re.compile(r"//[^/@\s]*@")
 _DRIVE: Final = re.compile(r"[A-Za-z]:[/\\]|\\\\")
 
 _EXAMPLES: Final = (
@@ -105,4 +106,5 @@ def _on_hub(label: str, text: str) -> HubName:
 
 
 def _refused(label: str, instead: str = "") -> BadRequestError:
-    return BadRequestError(f"{label.strip()[:120]!r} names no memory.", f"{instead}{_EXAMPLES}")
+    shown = _LOGIN.sub("//", label.strip())
+    return BadRequestError(f"{shown[:120]!r} names no memory.", f"{instead}{_EXAMPLES}")

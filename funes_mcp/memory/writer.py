@@ -168,6 +168,7 @@ class MemoryWriter:
         self._batch.sources[path] = source
         self._batch.told[path] = set()
         if whole:
+            self._batch.puts.pop(path, None)  # what an earlier reading gave that was not committed
             self._batch.seen[path] = set()
         else:
             self._batch.seen.pop(path, None)
