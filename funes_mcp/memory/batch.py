@@ -38,4 +38,5 @@ class Batch:
 
     @property
     def empty(self) -> bool:
+        """Whether there is nothing to commit."""
         return not (self.puts or self.finished or self.failed or self.infos)

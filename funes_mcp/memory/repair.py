@@ -11,7 +11,7 @@ from funes_mcp.memory.catalog import Catalog, Message, Place, TurnFacts
 from funes_mcp.memory.chunk import chunk_id
 from funes_mcp.memory.model import Chunk
 from funes_mcp.memory.plan import ids_of
-from funes_mcp.memory.rows import alias, blocks_of, digest_of, kinds_of, message_of, shape_of
+from funes_mcp.memory.rows import alias, blocks_of, digest_of, in_block_order, kinds_of, message_of, shape_of
 from funes_mcp.memory.stamp import STAMP, put_stamp
 from funes_mcp.memory.stores import Stores
 from funes_mcp.memory.table import ChunkTable
@@ -80,7 +80,7 @@ def _import(catalog: Catalog, table: ChunkTable, names: Sequence[str]) -> dict[i
                 started[session_id] = first
     found: dict[int, list[Chunk]] = {}
     for (session_id, turn), rows in turns.items():
-        rows.sort(key=lambda row: (row.block_idx, row.split_idx))
+        rows = in_block_order(rows)
         row = rows[0]
         message = message_of(row)
         source = catalog.source_no(row.source_path, row.harness, "", "")

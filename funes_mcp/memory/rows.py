@@ -44,6 +44,7 @@ def signed(identity: str) -> int:
 
 
 def unsigned(number: int) -> str:
+    """The 16 hex digits that `signed` was given."""
     return f"{number & ((1 << 64) - 1):016x}"
 
 
@@ -90,6 +91,7 @@ def shape_of(session_id: str, home: Place, info: SessionInfo, path: str) -> int:
 
 
 def blocks_of(chunks: Sequence[Chunk]) -> str:
+    """How many rows each block of a message has, as `Message.blocks` holds it."""
     counts: dict[int, int] = {}
     for chunk in chunks:
         counts[chunk.block_idx] = counts.get(chunk.block_idx, 0) + 1
@@ -102,6 +104,7 @@ def message_of(row: Chunk) -> int:
 
 
 def in_block_order(rows: list[Chunk]) -> list[Chunk]:
+    """The rows of a message, in order."""
     return sorted(rows, key=lambda row: (row.block_idx, row.split_idx))
 
 
@@ -166,6 +169,7 @@ def at_home(chunk: Chunk, session_id: str, home: Place, info: SessionInfo, path:
 
 
 def neighbours(keys: Sequence[int]) -> dict[int, tuple[int | None, int | None]]:
+    """For each key the one before it and the one after it."""
     last = len(keys) - 1
     return {
         key: (keys[place - 1] if place else None, keys[place + 1] if place < last else None)

@@ -29,12 +29,10 @@ def put_stamp(catalog: Catalog, table: ChunkTable) -> None:
 
 def check_model(catalog: Catalog, folder: Path, embedding: Embedding) -> None:
     """Raises `ModelMismatchError` when the memory in `folder` is stamped with another model."""
-    model = catalog.get(MODEL)
-    if catalog.get(STAMP) != str(table_version(table_path(folder))):
-        return  # the table decides: a writer may have been killed between its stamp and the catalog's
-    if model is not None and json.loads(model) != [embedding.model, embedding.width]:
+    known = _told(catalog, table_version(table_path(folder)))
+    if known is not None and known != embedding:
         raise ModelMismatchError(
-            f"This memory's vectors were made by {json.loads(model)[0]}, not by {embedding.model}.",
+            f"This memory's vectors were made by {known.model}, not by {embedding.model}.",
             "See `funes models`.",
         )
 
@@ -51,10 +49,21 @@ def stamp_of(folder: Path) -> Embedding | None:
         with suppress(MemoryDamagedError):
             catalog = Catalog(folder, writable=False)
             try:
-                model = catalog.get(MODEL)
-                if model is not None and catalog.get(STAMP) == str(version):
-                    name, width = json.loads(model)
-                    return Embedding(str(name), int(width))
+                known = _told(catalog, version)
+                if known is not None:
+                    return known
             finally:
                 catalog.close()
     return ChunkTable.open(folder).embedding
+
+
+def _told(catalog: Catalog, version: int | None) -> Embedding | None:
+    """What the catalog says of a table at this version; None when it is behind.
+
+    Then the table decides: a writer may have been killed between its stamp and the catalog's.
+    """
+    model = catalog.get(MODEL)
+    if model is None or catalog.get(STAMP) != str(version):
+        return None
+    name, width = json.loads(model)
+    return Embedding(str(name), int(width))
