@@ -64,6 +64,11 @@ class Node:
     kinds: str
 
 
+def as_said(nodes: Iterable[Node]) -> list[Node]:
+    """Turns of one session in the order in which they were said, all branches."""
+    return in_order(nodes, lambda node: (node.seq, node.turn), lambda node: node.ts)
+
+
 def ordered(nodes: Sequence[Node], turn: str) -> tuple[list[Node], set[str]]:
     """The turns of the branch in which `turn` stands, in order, and the ids of all abandoned turns.
 
@@ -71,7 +76,7 @@ def ordered(nodes: Sequence[Node], turn: str) -> tuple[list[Node], set[str]]:
         nodes: All turns of the session, each id once.
         turn: Id of one of them.
     """
-    line = in_order(nodes, lambda node: (node.seq, node.turn), lambda node: node.ts)
+    line = as_said(nodes)
     known = {node.turn: node for node in line}
     at = {node.turn: place for place, node in enumerate(line)}
     parents: dict[str, str | None] = {}

@@ -271,7 +271,7 @@ class MemoryReader:
     def turn_ids(self, session_id: str) -> list[str]:
         """Ids of all turns of a session, in the order of the transcript; none when it is not there."""
         nodes, _ = self._conversation(session_id)
-        return [node.turn for node in sorted(nodes, key=lambda node: (node.seq, node.ts, node.turn))]
+        return [node.turn for node in conversation.as_said(nodes)]
 
     def _conversation(self, session_id: str) -> tuple[list[Node], Callable[[Sequence[str]], dict[str, list[Chunk]]]]:
         """The turns of a session, and a way to get the rows of some of them."""
