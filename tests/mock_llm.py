@@ -28,6 +28,7 @@ import json
 import re
 import threading
 import time
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -524,7 +525,9 @@ class Handler(BaseHTTPRequestHandler):
         else:
             return self._json(404, {"error": {"type": "not_found_error", "message": f"no {path}"}})
         if step:
-            self.server.requests.append(Request(path, body))  # type: ignore[attr-defined]
+            request = Request(path, body)
+            self.server.model.requests.append(request)  # type: ignore[attr-defined]
+            self.server.model.hold(request)  # type: ignore[attr-defined]
         time.sleep(step.get("wait") or 0)
         try:
             if step.get("fail"):
@@ -563,13 +566,20 @@ class Request:
 
 
 class Model:
-    """The server, on a free port, for a `with` block. `requests` holds what agents sent, in order."""
+    """The server, on a free port, for a `with` block.
+
+    Attributes:
+        requests: What agents sent, in order.
+        hold: Called with each request before it is answered; the answer comes when it returns.
+        port: Where it listens.
+    """
 
     def __init__(self) -> None:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self.requests: list[Request] = []
-        self._server.requests = self.requests  # type: ignore[attr-defined]
+        self.hold: Callable[[Request], object] = lambda request: None
+        self._server.model = self  # type: ignore[attr-defined]
         self.port = int(self._server.server_address[1])
 
     def __enter__(self) -> Model:
