@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from funes_mcp.errors import AmbiguousSessionError, BadRequestError, NotFoundError
+from funes_mcp.errors import BadRequestError, NotFoundError
 from funes_mcp.memory.catalog import Catalog
 from funes_mcp.memory.tombstones import Tombstone
 from funes_mcp.models import ForgetPlan, ForgetRequest, Forgotten
+from funes_mcp.sessions import the_session
 from funes_mcp.traces.model import SessionInfo
 
 
@@ -92,17 +93,10 @@ def _meant(catalog: Catalog, request: ForgetRequest, infos: list[tuple[str, Sess
 
 
 def _session(catalog: Catalog, prefix: str) -> str:
+    hint = "`funes sessions` lists the ids."
     if not prefix:
-        raise BadRequestError("The session is empty.", "`funes sessions` lists the ids.")
-    found = catalog.session_ids(prefix)
-    if prefix in found:
-        return prefix
-    if not found:
-        raise NotFoundError(f"No session starts with {prefix!r}.", "`funes sessions` lists the ids.")
-    if len(found) > 1:
-        some = ", ".join(found[:5]) + (", …" if len(found) > 5 else "")
-        raise AmbiguousSessionError(f"{len(found)} sessions start with {prefix!r}: {some}", "Give a longer prefix.")
-    return found[0]
+        raise BadRequestError("The session is empty.", hint)
+    return the_session(prefix, catalog.session_ids(prefix), hint=hint)
 
 
 def _with_subagents(sessions: set[str], infos: list[tuple[str, SessionInfo]]) -> set[str]:

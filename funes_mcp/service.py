@@ -20,12 +20,10 @@ from funes_mcp import config, discovery
 from funes_mcp.coverage import Survey, harness_statuses, remember_path, remembered_paths, survey
 from funes_mcp.deepmodels import TURN_S, Deepened, DeepModels
 from funes_mcp.errors import (
-    AmbiguousSessionError,
     BadRequestError,
     FunesError,
     MemoryBusyError,
     NoMemoryError,
-    NotFoundError,
 )
 from funes_mcp.home import FunesHome
 from funes_mcp.hub.errors import HubUnreachableError
@@ -57,6 +55,7 @@ from funes_mcp.models import (
     TurnView,
 )
 from funes_mcp.reading import How, Work, read_apart
+from funes_mcp.sessions import the_session
 from funes_mcp.traces.model import BLOCK_TYPES, Root, Tally
 
 if TYPE_CHECKING:
@@ -459,17 +458,8 @@ class IndexService:
         raise NoMemoryError(label)
 
     def _session(self, reader: MemoryReader, prefix: str) -> str:
-        found = reader.sessions(prefix.strip())
-        if prefix.strip() in found:
-            return prefix.strip()
-        if not found or not prefix.strip():
-            raise NotFoundError(
-                f"No session starts with {prefix!r}.", "Session ids stand behind `→ get` in what recall prints."
-            )
-        if len(found) > 1:
-            some = ", ".join(found[:5]) + (", …" if len(found) > 5 else "")
-            raise AmbiguousSessionError(f"{len(found)} sessions start with {prefix!r}: {some}", "Give a longer prefix.")
-        return found[0]
+        hint = "Session ids stand behind `→ get` in what recall prints."
+        return the_session(prefix, reader.sessions(prefix.strip()), hint=hint)
 
     def _filter(self, request: RecallRequest, reader: MemoryReader) -> Filter:
         from funes_mcp.memory.model import Filter

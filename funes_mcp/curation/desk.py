@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Final
 from funes_mcp.curation import files
 from funes_mcp.curation.decisions import Choice, Decisions, Entry, is_repository, same, title_of
 from funes_mcp.curation.sessions import Session, Standing, entries_for, find, standing
-from funes_mcp.errors import AmbiguousSessionError, BadRequestError, NoMemoryError, NotFoundError
+from funes_mcp.errors import BadRequestError, NoMemoryError
 from funes_mcp.home import FunesHome
 from funes_mcp.memory import label
 from funes_mcp.memory.catalog import FILE, Catalog
 from funes_mcp.memory.chunk import chunk_id, stitch
 from funes_mcp.memory.label import HubName
 from funes_mcp.render import harmless
+from funes_mcp.sessions import the_session
 
 if TYPE_CHECKING:
     from funes_mcp.memory.reader import MemoryReader
@@ -100,26 +101,17 @@ class Desk:
         prefix = prefix.strip()
         if not prefix:
             raise BadRequestError("A session's id is empty.", f"`funes curate {self.memory} --list` lists them.")
-        exact = [session for session in self._sessions if session.session == prefix]
-        chosen = exact or [session for session in self._sessions if session.session.startswith(prefix)]
-        if len(chosen) == 1:
-            return chosen[0]
-        if chosen:
-            some = ", ".join(session.session for session in chosen[:5]) + (", …" if len(chosen) > 5 else "")
-            raise AmbiguousSessionError(
-                f"{len(chosen)} sessions of {self.repository} start with {prefix!r}: {some}",
-                "Give a longer prefix. Nothing was changed.",
-            )
-        for session in self._sessions:
-            if any(part.session.startswith(prefix) for part in session.parts[1:]):
-                raise BadRequestError(
-                    f"{prefix!r} is a subagent's session: it goes with session {session.session}, which started it.",
-                    "Decide on that one. Nothing was changed.",
-                )
-        raise NotFoundError(
-            f"No session of {self.repository} starts with {prefix!r}.",
-            f"`funes curate {self.memory} {self.repository} --list` lists them. Nothing was changed.",
-        )
+        known = {session.session: session for session in self._sessions}
+        if not any(name.startswith(prefix) for name in known):
+            for session in self._sessions:
+                if any(part.session.startswith(prefix) for part in session.parts[1:]):
+                    raise BadRequestError(
+                        f"{prefix!r} is a subagent's session: it goes with session {session.session}, "
+                        "which started it.",
+                        "Decide on that one. Nothing was changed.",
+                    )
+        hint = f"`funes curate {self.memory} {self.repository} --list` lists them."
+        return known[the_session(prefix, known, of=self.repository, hint=hint, kept="Nothing was changed.")]
 
     def decide(self, choices: Mapping[str, Choice | None], note: str = "") -> Counter[str]:
         """Write decisions down, each for its session as it is in this review; also when there are none.

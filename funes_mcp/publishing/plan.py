@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, Protocol
 
-from funes_mcp.errors import AmbiguousSessionError, NotFoundError
 from funes_mcp.memory.scrub import outgoing
 from funes_mcp.redaction.gate import Scanner, Verdict, examine
+from funes_mcp.sessions import the_session
 
 if TYPE_CHECKING:
     import numpy as np
@@ -134,7 +134,10 @@ def make(
     filled = np.concatenate(filled_parts)
     _, turn = np.unique(np.concatenate(turn_parts), return_inverse=True)
     names = tuple(numbers)
-    only = {_meant(name, numbers) for name in named}
+    only = {
+        the_session(prefix, names, hint="`funes sessions` lists them.", kept="Nothing was published.")
+        for prefix in named
+    }
 
     lacks = ~np.isin(key, there)
     missing = np.bincount(session[lacks], minlength=len(names))
@@ -260,21 +263,3 @@ def judged(plan: Plan, verdict: Verdict) -> Passed:
     held = np.fromiter((int(name, 16) for name in verdict.held_ids), np.uint64, len(verdict.held_ids))
     keys = plan.wanted[~np.isin(plan.wanted, held)]
     return Passed(verdict, keys, plan.sessions_of(keys), plan.sessions_of(held))
-
-
-def _meant(named: str, ids: Iterable[str]) -> str:
-    """The session that an id, or the beginning of one, names. Raises `NotFoundError`, `AmbiguousSessionError`."""
-    wanted = named.strip()
-    fits = [name for name in ids if wanted and name.startswith(wanted)]
-    if wanted in fits:
-        return wanted
-    if not fits:
-        raise NotFoundError(
-            f"This memory has no session {named!r}. Nothing was published.", "`funes sessions` lists them."
-        )
-    if len(fits) > 1:
-        some = ", ".join(sorted(fits)[:3])
-        raise AmbiguousSessionError(
-            f"{len(fits)} sessions start with {named!r}: {some}. Nothing was published.", "Give a longer prefix."
-        )
-    return fits[0]
