@@ -151,7 +151,6 @@ THERE = Target("acme/memory", "there", passages=7)
 @pytest.mark.parametrize(
     ("target", "question"),
     [
-        (Target("acme/memory", "missing"), "Create the private dataset acme/memory"),
         (THERE, "7 passages, none of them from this machine"),
         (replace(THERE, passages=None), "holds no memory"),
         (replace(THERE, private=False, shared=True), "holds sessions of this machine already"),
@@ -181,9 +180,26 @@ def test_publishing_is_asked_about_and_without_a_yes_the_memory_is_only_read(
     answers["publish"] = True
     assert call(service, "add", "codex", "acme/memory", "--models", "no") == 0
     assert bound(desk) == ("acme/memory", "acme/memory")
-    agreed = "created" if target.state == "missing" else f"agreed to {'private' if target.private else 'public'}"
-    assert service.done == [agreed, "pushed"]
+    assert service.done == [f"agreed to {'private' if target.private else 'public'}", "pushed"]
     assert ("is public" in capsys.readouterr().err) is not target.private
+
+
+@pytest.mark.parametrize("terminal_there", [False, True])
+def test_a_dataset_that_is_missing_and_not_to_be_made_binds_nothing(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal_there: bool
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(terminal, "is_terminal", lambda stream: terminal_there)
+    monkeypatch.setattr(click, "confirm", lambda text, **_: asked.append(text))
+    service = Indexer(Target("acme/memory", "missing", "There is no dataset acme/memory."))
+    assert call(service, "add", "codex", "acme/memory") == 1
+    assert ["Create the private dataset acme/memory" in text for text in asked] == [True] * terminal_there
+    printed = capsys.readouterr().err
+    assert "no dataset acme/memory. It was not made, and Codex was not changed." in printed
+    assert "--yes" in printed
+    assert bound(desk) == ("", "")
+    assert service.done == []
+    assert service.requests == []
 
 
 def test_yes_indexes_and_publishes_in_one_go(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:

@@ -45,7 +45,7 @@ def bind(typed: str, title: str, open_service: Callable[[], Service], yes: bool)
 
     Raises:
         BadRequestError: That is no label of a memory.
-        FunesError: It cannot be read, or not be made.
+        FunesError: It cannot be read; or it is not there and was not made.
     """
     name = label.parse(typed)
     if name is None:
@@ -71,11 +71,15 @@ def _bound(target: Target, title: str, service: Service, yes: bool) -> Binding:
         terminal.say(f"warning: {name} is public: everybody can read what is published there.")
     question = _question(target, title)
     if question and not (yes or _ask(question, default=target.private)):
-        what = f"{target.trouble} " if target.state == "missing" else ""
+        if target.state == "missing":  # there is nothing to read either
+            raise FunesError(
+                f"{target.trouble} It was not made, and {title} was not changed.",
+                "`funes add` with --yes makes it; without a memory it gives the agent the local one.",
+            )
         return Binding(
             name,
             notes=(
-                f"{what}{title} reads {name}; this machine's sessions are not published there. "
+                f"{title} reads {name}; this machine's sessions are not published there. "
                 f"`funes add` with --yes, or again in a terminal, changes that.",
             ),
         )
