@@ -43,6 +43,8 @@ _LEAST, _MOST = 16, 4_096
 #: Seconds to wait for another writer before vectors are stored; what was embedded is not lost by waiting.
 _LOCK_WAIT_S: Final = 30.0
 
+_BUSY: Final = "Another process is embedding this memory already."
+
 _CHOSEN: Final = ".chosen"
 _DECLINED: Final = ".declined"
 _TOLD: Final = ".told"
@@ -167,6 +169,31 @@ class DeepModels:
             revision: Of the model that made the memory's vectors; "" when that is not known.
             ours: Whether the memory can be embedded again here.
         """
+        found, trouble = self._found(stamp, revision, ours)
+        if not isinstance(found, Stored):
+            return found, trouble
+        embedder, trouble = self._embedder(found)
+        return (None, f"{trouble} Words alone decide") if trouble else (embedder, "")
+
+    def trouble_with(self, stamp: Embedding, revision: str = "") -> str:
+        """Why nothing embeds questions to a memory with that stamp, as far as is known without loading a model."""
+        found, trouble = self._found(stamp, revision, ours=True)
+        if isinstance(found, Stored):
+            try:
+                self.store.check(found)
+            except FunesError as error:
+                return f"{error.message.rstrip('.')}: words alone decide" + (f" ({error.hint})" if error.hint else "")
+        return trouble
+
+    def trouble_with_memory(self) -> str:
+        """The same for the local memory; "" where there is none. Opens nothing of it for writing."""
+        from funes_mcp.memory.stamp import stamp_of
+
+        stamp = stamp_of(self._memory)
+        return "" if stamp is None or not stamp.width else self.trouble_with(stamp, self._revision())
+
+    def _found(self, stamp: Embedding, revision: str, ours: bool) -> tuple[Embedder | Stored | None, str]:
+        """See `embedder_for`; what is on the disk is given as it is."""
         if not ours and stamp.model == NO_MODEL:
             return None, "this memory has no vectors that can be used: words alone decide"
         if stamp.model == self.bundled.name and (ours or stamp.width == self.bundled.dim):
@@ -185,8 +212,7 @@ class DeepModels:
             return None, f"this memory's vectors have {dims}: words alone decide{again}"
         if revision and stored.spec.revision != revision:
             return None, f"this memory's vectors are of another revision of {owner}: words alone decide{again}"
-        embedder, trouble = self._embedder(stored)
-        return (None, f"{trouble} Words alone decide") if trouble else (embedder, "")
+        return stored, ""
 
     def _embedder(self, stored: Stored) -> tuple[Embedder, str]:
         """A stored embedder, with a sentence when it cannot be used (yet)."""
@@ -410,12 +436,13 @@ class DeepModels:
             return True
         stored = self.store.get(EMBEDDER)
         stamp = stamp_of(self._memory)
-        if stored is None or stamp is None or (self.store.folder / _CHOSEN).exists():
+        if stored is None or stamp is None or stamp.model != self.bundled.name:
             return False
-        if stamp.model == self.bundled.name:
+        with self._alone() as alone:
+            if not alone or (self.store.folder / _CHOSEN).exists():
+                return False
             side.begin(Plan(Embedding(stored.spec.name, stored.spec.dim), stored.spec.revision))
             return True
-        return False
 
     def use(self, name: str, told: Advance | None = None, seconds: float | None = None) -> Deepened:
         """Move the memory to a model, going on where an earlier call stopped. Old answers are given meanwhile.
@@ -443,13 +470,18 @@ class DeepModels:
             trouble = self._embedder(stored)[1]
             if trouble:
                 raise FunesError(f"{trouble} The memory stays as it is.")
-        self.choose(full)
-        side = SideVectors(self._memory)
-        if stamp == plan.embedding and self._revision() in ("", plan.revision):
-            side.drop()
-        else:
-            side.begin(plan)
-        done = self.deepen(seconds, told)
+        with self._alone() as alone:
+            if not alone:  # it puts vectors beside the memory, and they must be of one model
+                raise FunesError(
+                    f"{_BUSY} Nothing was changed.", "Behind the scenes it works for a minute at a time: try again."
+                )
+            self.choose(full)
+            side = SideVectors(self._memory)
+            if stamp == plan.embedding and self._revision() in ("", plan.revision):
+                side.drop()
+            else:
+                side.begin(plan)
+            done = self._deepened(seconds, told)
         if done.note:
             raise FunesError(done.note)
         return done
@@ -493,19 +525,21 @@ class DeepModels:
 
         The writer's lock is held only while vectors are stored. Raises `FunesError`.
         """
-        deadline = None if seconds is None else time.monotonic() + seconds
         with self._alone() as alone:
-            if not alone:
-                return Deepened(note="Another process is embedding this memory already.")
-            done = Deepened()
-            side = SideVectors(self._memory)
-            plan = side.plan()
-            if plan is not None:
-                done = self._move(side, plan, deadline, told)
-                if not done.switched:
-                    return done
-            filled = self._fill(deadline, told)
-            return Deepened(done.embedded + filled.embedded, filled.left, done.switched, filled.note)
+            return self._deepened(seconds, told) if alone else Deepened(note=_BUSY)
+
+    def _deepened(self, seconds: float | None, told: Advance | None) -> Deepened:
+        """The same, for the one process that embeds this memory."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        done = Deepened()
+        side = SideVectors(self._memory)
+        plan = side.plan()
+        if plan is not None:
+            done = self._move(side, plan, deadline, told)
+            if not done.switched:
+                return done
+        filled = self._fill(deadline, told)
+        return Deepened(done.embedded + filled.embedded, filled.left, done.switched, filled.note)
 
     def _move(self, side: SideVectors, plan: Plan, deadline: float | None, told: Advance | None) -> Deepened:
         from funes_mcp.memory.table import ChunkTable

@@ -57,6 +57,7 @@ def examine(
     hooks: Sequence[tuple[str, str, str]],
     wiring: Sequence[str],
     recall: Recall,
+    without_model: str,
 ) -> DoctorReport:
     """Look at everything.
 
@@ -66,6 +67,7 @@ def examine(
         hooks: See `StatusReport.hooks`.
         wiring: Sentences about the agents' configuration.
         recall: Asks the memory a question.
+        without_model: Why the memory's vectors cannot be asked; "" where they can.
     """
     found = _Findings()
     for sentence in (*broken_adapters, *survey.notes):
@@ -82,6 +84,8 @@ def examine(
         found.add("memory", "problem", error.message, error.hint or "See `funes status`.")
     except OSError as error:
         found.add("memory", "problem", f"{error.filename or home.memory}: {error.strerror or error}")
+    if without_model:
+        found.add("model", "problem", without_model, "`funes models` lists what is here.")
     _look_at_permissions(home, found)
     _look_at_mirrors(home, found)
     _look_at_hooks(hooks, found)
@@ -235,6 +239,7 @@ def _compare(folder: Path, found: _Findings) -> tuple[dict[str, Coverage], Count
     from funes_mcp.memory.chunk import chunk_id
     from funes_mcp.memory.dense import DenseReader
     from funes_mcp.memory.lexical import LexicalReader
+    from funes_mcp.memory.stamp import erasure_waits
     from funes_mcp.memory.table import ChunkTable
 
     table = ChunkTable.open(folder)
@@ -252,6 +257,8 @@ def _compare(folder: Path, found: _Findings) -> tuple[dict[str, Coverage], Count
         coverage = catalog.coverage()
     finally:
         catalog.close()
+    if erasure_waits(folder):
+        found.add("removed", "problem", "files of the memory still hold what was removed from it", _INDEX)
     _same("catalog", keys, expected, _INDEX, found)
     words = LexicalReader(folder / derived.LEXICAL)
     _same("words", keys, words.keys(), _remade(folder / derived.LEXICAL), found)

@@ -222,6 +222,7 @@ class IndexService:
         if not changed:
             if request.model:  # a model that cannot be meant is told of, also when there is nothing to do
                 self.models.for_index(request.model)
+            self._erase_what_waits()
             if progress:
                 progress.started(0, 0)
                 progress.finished(report)
@@ -241,6 +242,16 @@ class IndexService:
                 own = [root.path for _, root in self._roots(self._adapters)]
                 remember_path(writer.catalog, request.path, own)
         return report
+
+    def _erase_what_waits(self) -> None:
+        """Go on with an erasure that failed, where nothing else has the memory opened."""
+        from funes_mcp.memory.stamp import erasure_waits, stamp_of
+        from funes_mcp.memory.writer import MemoryWriter
+
+        stamp = stamp_of(self._home.memory)
+        if stamp is not None and erasure_waits(self._home.memory):
+            with MemoryWriter.open(self._home.memory, stamp) as writer:
+                writer.maintain()
 
     def _find(self, adapters: Sequence[TraceAdapter], request: IndexRequest) -> tuple[list[Work], dict[str, Tally]]:
         """All sources that a request means, newest first, and what was passed over, by harness ("" for a path)."""
@@ -676,6 +687,8 @@ class IndexService:
                 f"on the way to {moving[0]}: {moving[1]:,} of {counts.chunks:,} passages are embedded with it; "
                 f"the vectors of {reader.embedding.model} answer meanwhile"
             )
+        if trouble_with_model := self.models.trouble_with(reader.embedding, reader.revision):
+            notes.append(trouble_with_model)
         if counts.embedded < counts.chunks:
             notes.append(f"{counts.embedded:,} of {counts.chunks:,} passages have vectors; words find the rest")
         hooks: tuple[tuple[str, str, str], ...] = ()
@@ -825,6 +838,7 @@ class IndexService:
             hook_health(self._home),
             wiring_notes(self._home, self._environ, self._user_home),
             self.recall,
+            self.models.trouble_with_memory(),
         )
 
 

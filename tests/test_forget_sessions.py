@@ -85,6 +85,25 @@ def test_nothing_of_it_is_left_in_any_file(agent: Agent) -> None:
     assert all(hit.chunk.session_id == TWO for hit in hits)
 
 
+def test_files_that_could_not_be_written_again_are_told_and_follow(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise FunesError("The memory could not be written: the disk is full.", "Free some space.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("funes_mcp.memory.table.ChunkTable.rewrite", full)
+        with pytest.raises(FunesError, match="files of the memory still hold it") as caught:
+            forget(agent, session=ONE)
+        assert caught.value.hint == "Free some space."
+        assert sessions(agent) == {TWO}
+        report = agent.service().doctor()
+        assert any("still hold" in finding.message and "funes index" in finding.hint for finding in report.findings)
+    agent.service().index(IndexRequest())
+    assert agent.files_with(*PLANTED) == []
+    assert not any("still hold" in finding.message for finding in agent.service().doctor().findings)
+
+
 def test_the_dictionary_that_rows_are_packed_with_is_made_again(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("funes_mcp.memory.lexical._SAMPLES", 200)
     texts = [f"the captain of marzipanfjord wrote entry {n} in the log of {n * 7919 % 1009}" for n in range(400)]

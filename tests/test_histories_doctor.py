@@ -216,7 +216,7 @@ def test_a_hook_that_failed_after_its_last_success(home: Path) -> None:
     ]
     answer = service(home).recall
     found = doctor.examine(
-        doctor.FunesHome(home / ".funes"), survey, [], hooks, ["Codex: its hooks are not trusted"], answer
+        doctor.FunesHome(home / ".funes"), survey, [], hooks, ["Codex: its hooks are not trusted"], answer, ""
     )
     assert [f.message.split(" failed")[0] for f in found.findings if f.state == "problem"] == [
         "codex Stop",

@@ -243,6 +243,10 @@ def test_a_model_that_is_not_here_leaves_the_words(home: Path) -> None:
     one.models.store.remove(EMBEDDER)
     assert SAYINGS[1] in answers(one)[:3]
     assert "tiny/embedder's, which is not here: words alone decide" in notes(one)
+    assert "tiny/embedder's, which is not here: words alone decide" in " | ".join(one.status().notes)
+    assert "tiny/embedder's, which is not here" in " | ".join(
+        finding.message for finding in one.doctor().findings if finding.state == "problem"
+    )
     talk(home, "two", ["the deploy code was an error"])
     assert service(home).index(IndexRequest()).chunks_stored == 1
     assert answers(one, "deploy error")[0] == "the deploy code was an error"
@@ -314,6 +318,63 @@ def test_what_is_forgotten_on_the_way_leaves_no_vector(home: Path, monkeypatch: 
     assert SideVectors(memory).done == len(SideVectors(memory).keys()) == 6
     monkeypatch.undo()
     assert one.models.use(EMBEDDER).switched
+    right(home, one)
+
+
+def test_what_comes_in_during_a_move_follows_behind_the_scenes(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = service(home)
+    one.index(IndexRequest())
+    bring(home, one.models)
+    embed = FastEmbedEmbedder.embed_passages
+    late = ["the deploy code was an error", "rollback"]
+
+    def meanwhile(self: FastEmbedEmbedder, texts: Sequence[str]) -> Any:
+        monkeypatch.setattr(FastEmbedEmbedder, "embed_passages", embed)
+        talk(home, "two", late)
+        service(home).index(IndexRequest())
+        return embed(self, texts)
+
+    monkeypatch.setattr(FastEmbedEmbedder, "embed_passages", meanwhile)
+    done = one.models.use(EMBEDDER)
+    assert (done.switched, done.left) == (True, 0)
+    assert stamp(home) == (EMBEDDER, 16)
+    right(home, one)
+    assert late[0] in answers(one, "deploy error")
+
+
+@pytest.mark.parametrize("asked", [EMBEDDER, "bundled"])
+def test_while_a_process_embeds_no_other_changes_what_it_is_at(home: Path, asked: str) -> None:
+    one = service(home)
+    one.index(IndexRequest())
+    bring(home, one.models)
+    side = SideVectors(home / ".funes" / "memory")
+    plan = Plan(Embedding("ann/another", 24), "r")
+    side.begin(plan)
+    side.put([1, 2], ["a", "b"], np.ones((2, 24), np.float32))
+    with one.models._alone(), pytest.raises(FunesError, match="Nothing was changed"):
+        service(home).models.use(asked)
+    assert (side.plan(), side.done) == (plan, 2)
+    assert not (home / ".funes" / "models" / ".chosen").exists()
+    one.models.use(asked)
+    assert side.plan() is None
+    assert side.done == 0
+    if asked == EMBEDDER:
+        right(home, one)
+
+
+def test_a_session_is_forgotten_while_vectors_are_still_to_come(home: Path) -> None:
+    one = service(home)
+    bring(home, one.models)
+    one.index(IndexRequest(model=EMBEDDER))
+    one.deepen()
+    talk(home, "two", ["the deploy code was an error", "rollback"])
+    talk(home, "three", ["the quay was painted"])
+    one.index(IndexRequest())
+    assert one.forget(one.plan_forgetting(ForgetRequest("two"))) == 2
+    memory = home / ".funes" / "memory"
+    assert not any(b"rollback" in path.read_bytes() for path in memory.rglob("*") if path.is_file())
+    assert sum(ChunkTable.open(memory).ids().values()) == len(SAYINGS)
+    one.deepen()
     right(home, one)
 
 

@@ -1,4 +1,8 @@
-"""Which model made a memory's vectors, and which version of its table everything beside the table belongs to."""
+"""What a memory says of itself as a whole.
+
+Which model made its vectors, which version of its table everything beside the table belongs to, and whether something
+is still to be erased from its files.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,9 @@ STAMP: Final = "table_version"
 #: The facts that say which model made the vectors, and at which revision.
 MODEL: Final = "model"
 REVISION: Final = "model_revision"
+
+#: The fact that says that what was removed is still in files of the memory.
+ERASE: Final = "to_erase"
 
 
 def put_stamp(catalog: Catalog, table: ChunkTable) -> None:
@@ -67,3 +74,14 @@ def _told(catalog: Catalog, version: int | None) -> Embedding | None:
         return None
     name, width = json.loads(model)
     return Embedding(str(name), int(width))
+
+
+def erasure_waits(folder: Path) -> bool:
+    """Whether files of the memory in `folder` still hold what was removed from it. Raises `MemoryDamagedError`."""
+    if not (folder / book.FILE).exists():
+        return False
+    catalog = Catalog(folder, writable=False)
+    try:
+        return catalog.get(ERASE) is not None
+    finally:
+        catalog.close()

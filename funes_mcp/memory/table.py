@@ -302,7 +302,7 @@ class ChunkTable:
         feed = _Feed(source, schema, transfer)
         reader = pa.RecordBatchReader.from_batches(schema, feed.batches())
         private_folder(folder)
-        cls._fed(feed, lambda: _made_in(folder).create_table(NAME, reader, schema=schema))
+        cls._fed(feed, lambda: _made_in(folder).create_table(NAME, reader, schema=schema, on_bad_vectors="null"))
         return cls.open(folder)
 
     def indexes(self) -> dict[str, int]:
@@ -483,7 +483,7 @@ class ChunkTable:
         # Sorted by where they are, which is the order in which they were written.
         batches = (pa.RecordBatch.from_arrays(b.columns, schema=schema) for b in self._batches(self.columns))
         reader = pa.RecordBatchReader.from_batches(schema, batches)
-        self._guarded(lambda: self._table.add(reader, mode="overwrite"))
+        self._guarded(lambda: self._table.add(reader, mode="overwrite", on_bad_vectors="null"))
         self.drop_versions()
 
     def drop_versions(self) -> None:
@@ -522,7 +522,7 @@ class ChunkTable:
         folder = self._path.parent
         reader = pa.RecordBatchReader.from_batches(schema, batches())
         base = lance.load().connect(str(folder))
-        self._guarded(lambda: base.create_table(NAME, reader, schema=schema, mode="overwrite"))
+        self._guarded(lambda: base.create_table(NAME, reader, schema=schema, mode="overwrite", on_bad_vectors="null"))
         return ChunkTable.open(folder)
 
     def _arrow(self, chunks: Sequence[Chunk], vectors: Sequence[NDArray[np.float32] | None]) -> pa.Table:

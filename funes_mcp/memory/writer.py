@@ -38,7 +38,7 @@ from funes_mcp.memory.model import Chunk, Embedding
 from funes_mcp.memory.plan import ids_of, planned
 from funes_mcp.memory.repair import repair_if_needed
 from funes_mcp.memory.rows import Content, alias, digest_of, has_less, in_block_order, kinds_of, message_of, signed
-from funes_mcp.memory.stamp import REVISION, check_model, put_stamp
+from funes_mcp.memory.stamp import ERASE, REVISION, check_model, put_stamp
 from funes_mcp.memory.stores import Committed, Stores
 from funes_mcp.memory.table import ChunkTable, table_path
 from funes_mcp.memory.tombstones import Tombstone
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
 
     Embed = Callable[[list[str]], NDArray[np.float32]]
 
-#: The fact that says that what was removed is still in files of the memory.
-ERASE: Final = "to_erase"
 #: Messages that are read at once, to be looked at.
 _MESSAGES_AT_ONCE: Final = 1_000
 
@@ -560,6 +558,16 @@ class MemoryWriter:
         self._unreported.add(self._settled())
         if self._catalog.get(ERASE) is None:
             return False
+        try:
+            self._erase(told)
+        except FunesError as error:
+            raise FunesError(
+                f"{error.message} What was removed is found no more, but files of the memory still hold it.",
+                error.hint or "`funes index` tries again.",
+            ) from error
+        return True
+
+    def _erase(self, told: Callable[[int, int], None] | None) -> None:
         self._stores.close()
         if self._stores.version is not None:
             with self._catalog.transaction():
@@ -573,7 +581,6 @@ class MemoryWriter:
         self._catalog.vacuum()
         with self._catalog.transaction():
             self._catalog.drop(ERASE)
-        return True
 
     def maintain(self) -> bool:
         """Join the table's small files and drop its old versions when there are many. True when it did.
