@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 from funes_mcp import collection
 from funes_mcp.errors import FunesError
 from funes_mcp.models import IndexReport, Progress
-from funes_mcp.reading import Begun, Ended, Failed, Message, Read, Work, reads_apart
+from funes_mcp.reading import Begun, Ended, Failed, Message, Read, Work, reads_apart, reason_of
 from funes_mcp.traces.model import SessionInfo, Tally
 
 if TYPE_CHECKING:
@@ -78,16 +79,25 @@ class Pass:
                 self._progress.finished(self._report)
 
     def _take(self, work: Sequence[Work], messages: Iterator[Message]) -> None:
-        current = work[0] if work else None
+        current: Work | None = None
+        given_up: Work | None = None
         chunks = 0
         for message in messages:
             if isinstance(message, Begun):
                 current, chunks = work[message.place], 0
                 self._writer.begin(current.source, whole=message.whole)
             elif isinstance(message, Failed):
-                self._fail(work[message.place], message.reason)
+                if work[message.place] is not given_up:  # that is told of already
+                    self._fail(work[message.place], message.reason)
             elif current is not None and isinstance(message, Read):
-                stored = self._put(message)
+                try:
+                    stored = self._put(message)
+                except (FunesError, OSError, sqlite3.Error):  # the memory's trouble, not this source's
+                    raise
+                except Exception as error:
+                    self._fail(current, reason_of(error))
+                    given_up, current = current, None  # what follows of it is passed over
+                    continue
                 chunks += stored
                 if self._progress:
                     self._progress.read(stored)

@@ -18,9 +18,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from queue import Queue
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from funes_mcp import collection
+from funes_mcp.memory.catalog import safe_text
 from funes_mcp.memory.chunk import chunks_of
 from funes_mcp.memory.model import Chunk
 from funes_mcp.memory.terms import Names
@@ -28,6 +29,7 @@ from funes_mcp.redaction.model import Redacted
 from funes_mcp.redaction.records import redacted_info, redacted_json
 from funes_mcp.traces.checkout import Checkouts
 from funes_mcp.traces.model import Cursor, SessionInfo, Source, Tally, Turn
+from funes_mcp.traces.text import clean
 
 if TYPE_CHECKING:
     from ctypes import c_ulong
@@ -193,10 +195,11 @@ def _parsed(work: Sequence[Work], places: Iterable[int]) -> Iterator[_Parsed]:
         except OSError as error:
             yield Failed(place, error.strerror or str(error))
         except Exception as error:  # a fault of ours with one file must not cost the others
-            yield Failed(place, _reason(error))
+            yield Failed(place, reason_of(error))
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """Why a source could not be taken in, for a fault of ours; short, as it may quote what it met."""
     return f"{type(error).__name__}: {error}"[:LONGEST_REASON]
 
 
@@ -288,7 +291,7 @@ class _Maker:
             except Exception as error:  # what follows of this source is parsed and passed over
                 self._failed = self._making.place
                 self._making = None
-                yield Failed(self._failed, self._search(_reason(error)).text)
+                yield Failed(self._failed, self._search(reason_of(error)).text)
 
     def _taken(self, event: SessionInfo | Turn | Ended, making: _Making) -> Iterator[Read | Ended]:
         if isinstance(event, Turn):
@@ -331,13 +334,14 @@ class _Making:
         self.items: list[SessionInfo | tuple[Turn, list[Chunk]]] = []
         self.chunks = 0
         self._source = work.source
-        self._path = str(work.source.path)
+        self._path = safe_text(str(work.source.path))
         self._infos: dict[str, SessionInfo] = {}
         self._homes: dict[str, str | None] = {}
         self._redacted: Counter[str] = Counter()
 
     def info(self, info: SessionInfo, search: Callable[[str], Redacted]) -> None:
         """Add what is known of a session."""
+        info = _named_storably(info)
         if info.repo is None and info.cwd is not None:
             info = replace(info, repo=self._checkouts.repo_at(info.cwd))
         self._homes[info.session_id] = info.cwd
@@ -346,6 +350,7 @@ class _Making:
 
     def turn(self, turn: Turn, search: Callable[[str], Redacted], *, thinking: bool) -> None:
         """Add a turn with its chunks."""
+        turn = _named_storably(turn)
         known = self._infos.get(turn.session_id)
         if known is None:
             known = self._infos[turn.session_id] = SessionInfo(turn.session_id, self._source.harness)
@@ -370,6 +375,20 @@ class _Making:
         if found.counts:
             self._redacted.update(found.counts)
         return found.text
+
+
+_SESSION_NAMES: Final = ("session_id", "parent_session_id")
+_TURN_NAMES: Final = ("session_id", "turn_uuid", "parent_uuid", "message_id")
+_Named = TypeVar("_Named", SessionInfo, Turn)
+
+
+def _named_storably(item: _Named) -> _Named:
+    """A session or turn whose ids any store can hold: those that were made of a file's name may be no UTF-8."""
+    names = _SESSION_NAMES if isinstance(item, SessionInfo) else _TURN_NAMES
+    changed: dict[str, Any] = {
+        name: clean(value) for name in names if isinstance(value := getattr(item, name), str) and not value.isascii()
+    }
+    return replace(item, **changed) if changed else item
 
 
 def reads_apart(work: Sequence[Work]) -> bool:

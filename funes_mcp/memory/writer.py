@@ -39,6 +39,7 @@ from funes_mcp.memory.plan import ids_of, planned
 from funes_mcp.memory.repair import repair_if_needed
 from funes_mcp.memory.rows import Content, alias, digest_of, has_less, in_block_order, kinds_of, message_of, signed
 from funes_mcp.memory.stamp import ERASE, REVISION, check_model, put_stamp
+from funes_mcp.memory.storable import check_session, check_turn
 from funes_mcp.memory.stores import Committed, Stores
 from funes_mcp.memory.table import ChunkTable, table_path
 from funes_mcp.memory.tombstones import Tombstone
@@ -172,9 +173,11 @@ class MemoryWriter:
             self._batch.seen.pop(path, None)
 
     def put_session(self, info: SessionInfo) -> None:
-        """Say what is known of a session; it holds for the turns that follow."""
+        """Say what is known of a session; it holds for the turns that follow. Raises `UnstorableError`."""
         path = self._at()
-        info = self._still_known(_cleaned(info))
+        info = _cleaned(info)
+        check_session(info)
+        info = self._still_known(info)
         self._info[info.session_id] = info
         self._batch.infos[path, info.session_id] = info
         self._batch.told[path].add(info.session_id)
@@ -222,10 +225,14 @@ class MemoryWriter:
         Args:
             names: For each chunk what `terms.Names.joined` gives, where that was found out already.
             vectors: float32 (chunks, width), where they were made already.
+
+        Raises:
+            UnstorableError: No store can hold it; nothing of it was put.
         """
         path = self._at()
         if not chunks:
             return 0
+        check_turn(turn, chunks)
         if self._is_forgotten(turn.session_id, path):
             self._batch.forgotten.add(path)
             return 0
