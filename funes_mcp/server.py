@@ -36,6 +36,7 @@ from funes_mcp.errors import BadRequestError, FunesError
 from funes_mcp.home import FunesHome
 from funes_mcp.models import GetRequest, RecallRequest, Service
 from funes_mcp.traces.model import BLOCK_TYPES
+from funes_mcp.traces.text import clean_tree
 
 INSTRUCTIONS: Final = (
     "Memory of past coding-agent sessions on this machine (Claude Code, Codex, pi, Hermes), word for word. "
@@ -497,9 +498,8 @@ class _Connection:
                 await self._caught_up.wait()
 
     async def _take(self, line: bytes, send: Callable[[SessionMessage | Exception], Any]) -> None:
-        text = line.decode("utf-8", "replace")
         try:
-            message = types.jsonrpc_message_adapter.validate_json(text, by_name=False)
+            message = message_of(line)
         except Exception as error:
             for refusal in refusals(line):
                 await self._send(refusal)
@@ -551,6 +551,22 @@ class _Connection:
 def _tell(loop: asyncio.AbstractEventLoop, incoming: asyncio.Queue[bytes | None], line: bytes | None) -> None:
     with contextlib.suppress(RuntimeError):  # the loop is closed: the process is on its way out
         loop.call_soon_threadsafe(incoming.put_nowait, line)
+
+
+def message_of(line: bytes) -> types.JSONRPCMessage:
+    """The message that a line is. Raises `ValueError` or `RecursionError` when it is none.
+
+    Half of a character beyond U+FFFF (an emoji cut in two, as a client in JavaScript sends it) is no text to the SDK;
+    in the parameters U+FFFD stands for it.
+    """
+    text = line.decode("utf-8", "replace")
+    try:
+        return types.jsonrpc_message_adapter.validate_json(text, by_name=False)
+    except ValueError:
+        value = json.loads(text)
+        if not isinstance(value, dict) or (params := clean_tree(value.get("params"))) == value.get("params"):
+            raise
+        return types.jsonrpc_message_adapter.validate_python({**value, "params": params}, by_name=False)
 
 
 def refusals(line: bytes) -> list[bytes]:

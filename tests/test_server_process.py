@@ -86,6 +86,7 @@ def test_a_cancelled_search_is_not_answered_and_the_next_one_is(server: RawClien
     [
         (b'{"jsonrpc":"2.0","id":"broken","method":"tools/call",\n', -32700),
         (b'{"jsonrpc":"2.0","id":"broken","params":3}\n', -32600),
+        (b'{"jsonrpc":"2.0","id":"broken","params":{"half":"\\ud800"}}\n', -32600),
         (b'[{"jsonrpc":"2.0","id":"broken","method":"ping"}]\n', -32600),
         (b'{"id":"broken","method":"ping"}\r\n', -32600),
         (b'{"jsonrpc":"2.0","id":"broken","method":"no/such"}\r\n', -32601),
@@ -103,7 +104,8 @@ def test_text_in_any_encoding_gets_an_answer(server: RawClient) -> None:
     for raw, shown in (
         ("ünï → 日本 🦀".encode(), "ünï → 日本 🦀"),
         (b"caf\xe9 \xff\xfe", "caf\ufffd \ufffd\ufffd"),
-        (rb"\ud83d cut", None),
+        (rb"\ud83d cut", "\ufffd cut"),
+        (rb"\udfe1abc", "\ufffdabc"),
         (rb"nul \u0000", "nul ␀"),
         (b"raw nul \x00", None),
         (b"x" * 2_000_000, "x" * 1000),
