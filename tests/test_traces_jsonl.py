@@ -220,6 +220,31 @@ def test_a_damaged_zstd_costs_only_its_damaged_part(tmp_path: Path) -> None:
     assert read(path)[0] == []
 
 
+@pytest.mark.parametrize("checked", [False, True])
+def test_a_zstd_that_is_cut_short_is_damaged_wherever_it_is_cut(tmp_path: Path, checked: bool) -> None:
+    path = tmp_path / "s.jsonl.zst"
+    one = zstandard.ZstdCompressor(write_checksum=checked).compress(b'{"a":1}\n{"a":2}\n')
+    skippable = b"\x50\x2a\x4d\x18\x03\0\0\0abc"
+    whole = one + skippable + one
+    for size in range(4, len(whole) + 1):
+        path.write_bytes(whole[:size])
+        turns, reader = read(path)
+        ends = size in (len(one), len(one + skippable), len(whole))
+        assert reader.tally.skipped == ({} if ends else {("line", jsonl.DAMAGED): 1}), size
+        assert ends <= (len(turns) in (2, 4))
+    assert len(turns) == 4
+
+
+def test_a_zstd_of_many_blocks_ends_where_it_ends(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl.zst"
+    parts = (os.urandom(200_000).hex().encode(), b"0" * 400_000, os.urandom(200_000).hex().encode())
+    packed = zstandard.compress(b"".join(b'{"a":"%s"}\n' % part for part in parts))
+    for cut, found in ((0, 3), (5_000, 2)):
+        path.write_bytes(packed[: len(packed) - cut])
+        turns, reader = read(path)
+        assert (len(turns), reader.tally.skipped["line", jsonl.DAMAGED]) == (found, cut > 0)
+
+
 def test_a_mistake_of_the_parser_costs_one_record_and_is_seen(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     path.write_bytes(b'{"a":1}\n{"type":"boom"}\n{"a":2}\n')

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -523,6 +524,45 @@ def _first_object(data: bytes) -> tuple[dict[str, Any], int] | None:
     return (value, end) if isinstance(value, dict) else None
 
 
+_LONGEST_ZSTD_HEADER: Final = 18
+_SKIPPABLE: Final = range(0x184D2A50, 0x184D2A60)
+
+
+def frames_end(file: BinaryIO) -> bool:
+    """Whether the last of a zstd file's frames is all there, by their headers and those of their blocks.
+
+    Reads on from wherever the file stands, and leaves it there.
+    """
+    import zstandard
+
+    stood, at = file.tell(), 0
+    size = file.seek(0, os.SEEK_END)
+    try:
+        while at < size:
+            file.seek(at)
+            head = file.read(_LONGEST_ZSTD_HEADER)
+            if len(head) >= 8 and int.from_bytes(head[:4], "little") in _SKIPPABLE:
+                at += 8 + int.from_bytes(head[4:8], "little")
+                continue
+            at += zstandard.frame_header_size(head)
+            checked = zstandard.get_frame_parameters(head).has_checksum
+            last = False
+            while not last:
+                file.seek(at)
+                block = file.read(3)
+                if len(block) < 3:
+                    return False
+                bits = int.from_bytes(block, "little")
+                last, repeated = bool(bits & 1), bits >> 1 & 3 == 1
+                at += 3 + (1 if repeated else bits >> 3)
+            at += 4 * checked
+        return at == size
+    except zstandard.ZstdError:
+        return False
+    finally:
+        file.seek(stood)
+
+
 class _Zstd:
     """The bytes in a `.zst` file, as a file. Damage ends them, and is remembered."""
 
@@ -543,6 +583,8 @@ class _Zstd:
         except self._error:
             self.damaged = True
             return b""
+        if not data and size:
+            self.damaged = not frames_end(self._file)  # a frame that is cut short is no error to the library
         self._at += len(data)
         return data
 
