@@ -152,3 +152,21 @@ def test_when_the_hub_is_away_it_is_said_once_and_the_index_is_fine(
     said = [funes(home, capsys, "index")[2] for _ in range(2)]
     assert ["does not answer" in text for text in said] == [True, False]
     assert asked == started == []
+
+
+@pytest.mark.parametrize(("words", "offline"), [(["--models", "no"], ""), ([], "1")])
+def test_who_forbids_it_is_not_looked_for_a_hub_and_hears_nothing_of_it(
+    home: Path,
+    hub: Hub,
+    started: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    offline: str,
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", offline)
+    asked = answer(monkeypatch, True)
+    code, _, err = funes(home, capsys, "index", *words)
+    assert code == 0
+    assert hub.asked == asked == started == []
+    assert "does not answer" not in err

@@ -14,6 +14,7 @@ from funes_mcp.cli import terminal
 from funes_mcp.deepmodels import DeepModels
 from funes_mcp.errors import FunesError
 from funes_mcp.home import FunesHome
+from funes_mcp.hub.address import offline
 from funes_mcp.hub.files import endpoint
 from funes_mcp.inference.store import Told
 from funes_mcp.models import Service
@@ -64,7 +65,7 @@ def pull(models: DeepModels, name: str, source: Path | None) -> None:
 def _agrees(models: DeepModels, yes: bool) -> bool:
     """Ask about the models that are not here, when they can be had; each thing is said once only."""
     missing = models.missing()
-    if not missing or models.declined:
+    if not missing or models.declined or offline():
         return False
     if not models.hub_answers():
         if models.first_time_offline():
