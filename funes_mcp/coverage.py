@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,8 +60,12 @@ class Survey:
 
     @property
     def waiting(self) -> int:
-        """Sources that were never read, or changed since."""
-        return sum(is_waiting(source, state) for place in self.places for source, state in place.sources)
+        """Sources that were never read, or changed since they were, or since reading them failed."""
+        return sum(
+            is_waiting(source, state) and not has_failed(source, state)
+            for place in self.places
+            for source, state in place.sources
+        )
 
     def doomed(self, within_days: float = SOON_DAYS) -> list[tuple[Source, bool]]:
         """Transcripts that their agent will delete so soon, oldest first, and whether all of each was read."""
@@ -79,13 +83,23 @@ def is_waiting(source: Source, state: SourceState | None) -> bool:
     return state is None or not state.complete or state.signature != signature_of(source)
 
 
+def has_failed(source: Source, state: SourceState | None) -> bool:
+    """Whether a source could not be read as it is now."""
+    return state is not None and bool(state.failure) and state.signature == signature_of(source)
+
+
 def survey(
     roots: Sequence[tuple[TraceAdapter, Root]],
     states: Sequence[SourceState],
     paths: Sequence[Path],
     adapters: Sequence[TraceAdapter] = (),
+    apart: Collection[Path] = (),
 ) -> Survey:
-    """Look at all roots and named paths; only `stat`s, and beginnings of files in named paths."""
+    """Look at all roots and named paths; only `stat`s, and beginnings of files in named paths.
+
+    Args:
+        apart: Folders in named paths that are passed over; see `discovery.sources_at`.
+    """
     known = {state.path: state for state in states}
     seen: set[Path] = set()
     met: set[str] = set()
@@ -104,7 +118,7 @@ def survey(
     for path in paths:
         place = Place(Root("", path, "indexed by name", "path"), None)
         with suppress(FunesError):
-            for _, source in discovery.sources_at(adapters, path, place.passed_over):
+            for _, source in discovery.sources_at(adapters, path, place.passed_over, apart=apart):
                 if source.path not in seen:
                     seen.add(source.path)
                     take(place, source)
@@ -162,7 +176,7 @@ def _counts(harness: str, survey: Survey) -> SourceCounts:
             if source.harness != harness:
                 continue
             counts.found += 1
-            if state is not None and state.failure:
+            if has_failed(source, state):
                 counts.failed += 1
             elif is_waiting(source, state):
                 counts.waiting += 1
@@ -175,11 +189,20 @@ def _counts(harness: str, survey: Survey) -> SourceCounts:
         if state.harness == harness:
             # Of a memory that was made elsewhere the disk says nothing.
             there = not survey.places or Path(state.path).exists()
+            if survey.places and there and _is_empty(Path(state.path)):
+                continue  # counted among what is left out where it lies
             counts.gone += not there
             counts.found += there
             counts.failed += there and bool(state.failure)
             counts.read += there and not state.failure
     return counts
+
+
+def _is_empty(path: Path) -> bool:
+    try:
+        return path.stat().st_size == 0
+    except OSError:
+        return False
 
 
 def remembered_paths(memory: Path) -> tuple[Path, ...]:
@@ -206,4 +229,4 @@ def remember_path(catalog: Catalog, path: Path, own: Sequence[Path]) -> None:
     if any(resolved == other or other in resolved.parents for other in before):
         return
     kept = [other for other in before if resolved not in other.parents]
-    catalog.put(_PATHS, json.dumps(sorted({safe_text(str(other)) for other in (*kept, resolved)})))
+    catalog.put(_PATHS, json.dumps(sorted({str(other) for other in (*kept, resolved)})))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -103,8 +103,11 @@ def roots(
 
 
 def sources(adapter: TraceAdapter, root: Root, tally: Tally, seen: set[Path]) -> Iterator[tuple[TraceAdapter, Source]]:
-    """The sources under one root that have not been met under another (`seen` holds real paths)."""
+    """The sources under one root that have not been met under another (`seen` holds real paths); no empty files."""
     for source in adapter.sources(root, tally):
+        if not source.size:
+            tally.skipped["file", "empty"] += 1
+            continue
         if source.path in seen:
             tally.skipped["file", "reached twice"] += 1
             continue
@@ -112,16 +115,29 @@ def sources(adapter: TraceAdapter, root: Root, tally: Tally, seen: set[Path]) ->
         yield adapter, source
 
 
-def sources_at(adapters: Sequence[TraceAdapter], path: Path, tally: Tally) -> Iterator[tuple[TraceAdapter, Source]]:
+def sources_at(
+    adapters: Sequence[TraceAdapter],
+    path: Path,
+    tally: Tally,
+    *,
+    others: Sequence[TraceAdapter] = (),
+    apart: Collection[Path] = (),
+) -> Iterator[tuple[TraceAdapter, Source]]:
     """The transcripts at a path that somebody named: a file, or a folder of any agents' transcripts.
 
     Each file goes to the first adapter that recognises its beginning; one that none recognises is counted.
-    Raises `FunesError` when there is nothing at the path.
+
+    Args:
+        others: Adapters whose transcripts were not asked for: they are counted as theirs.
+        apart: Folders that are passed over, as the memory's own.
+
+    Raises:
+        FunesError: There is nothing at the path.
     """
     if not path.exists():
         raise FunesError(f"There is nothing at {path}.")
     seen: set[Path] = set()
-    for file in _files(path):
+    for file in _files(path, apart, tally):
         try:
             real = file.resolve()
             if real in seen:
@@ -137,6 +153,9 @@ def sources_at(adapters: Sequence[TraceAdapter], path: Path, tally: Tally) -> It
             tally.skipped["file", f"cannot be read ({error.strerror or error})"] += 1
             continue
         adapter = next((a for a in adapters if a.claims(real, head)), None)
+        if adapter is None and (owner := next((a for a in others if a.claims(real, head)), None)) is not None:
+            tally.skipped["file", f"a transcript of {owner.name}, not asked for"] += 1
+            continue
         source = adapter.source_at(real) if adapter else None
         if adapter is None or source is None:
             tally.skipped["file", "no transcript of a known agent"] += 1
@@ -144,13 +163,18 @@ def sources_at(adapters: Sequence[TraceAdapter], path: Path, tally: Tally) -> It
         yield adapter, source
 
 
-def _files(path: Path) -> Iterator[Path]:
+def _files(path: Path, apart: Collection[Path], tally: Tally) -> Iterator[Path]:
     """A file itself, or all files below a folder, links followed once each."""
     if not path.is_dir():
         yield path
         return
     visited: set[tuple[int, int]] = set()
+    own = {folder.resolve() for folder in apart}
     for folder, names, files in os.walk(path, followlinks=True):
+        if Path(folder).resolve() in own:
+            tally.skipped["folder", "of funes itself"] += 1
+            names.clear()
+            continue
         stat = os.stat(folder)
         if (stat.st_dev, stat.st_ino) in visited:
             names.clear()

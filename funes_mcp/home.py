@@ -33,6 +33,12 @@ class FunesHome:
         """Bounded logs of hooks and workers."""
         return self.root / "logs"
 
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Everything under the home that funes alone writes into."""
+        names = ("cache", "curation", "hooks", "models", "remotes", "wiring")
+        return (self.memory, self.logs, *(self.root / name for name in names))
+
     def ensure(self) -> None:
         """Make the folders, readable by their owner only. Raises `OSError`."""
         for folder in (self.root, self.memory, self.logs):

@@ -63,6 +63,9 @@ PIPE_BYTES = 1 << 20
 #: Characters that are kept of why a source could not be read: an error may quote what it met.
 LONGEST_REASON = 200
 
+#: Under which reason thinking is counted that was asked to be left out.
+LEFT_OUT = "--no-thinking"
+
 #: Bytes of transcripts from which a process of its own pays for its start.
 PARALLEL_BYTES = 4_000_000
 
@@ -303,10 +306,13 @@ class _Maker:
         else:
             if making.items:
                 yield self._batch(making)
+            tally = Tally()  # a copy: this may be made again of the same event
+            tally.add(event.tally)
+            tally.parts.update(making.left_out)
             state = event.cursor.state
             if state is not None:  # parsers remember titles, and prompts in a queue
                 state = redacted_json(state, lambda text: self._search(text).text)
-            yield replace(event, cursor=replace(event.cursor, state=state))
+            yield replace(event, cursor=replace(event.cursor, state=state), tally=tally)
 
     def _batch(self, making: _Making) -> Read:
         items, redacted = making.taken()
@@ -326,13 +332,18 @@ class _Maker:
 
 
 class _Making:
-    """The batch that is being made of a source."""
+    """The batch that is being made of a source.
+
+    Attributes:
+        left_out: Blocks that were asked to be left out of the whole source, as `Tally.parts`.
+    """
 
     def __init__(self, work: Work, place: int, checkouts: Checkouts) -> None:
         self.place = place
         self._checkouts = checkouts
         self.items: list[SessionInfo | tuple[Turn, list[Chunk]]] = []
         self.chunks = 0
+        self.left_out: Counter[tuple[str, str]] = Counter()
         self._source = work.source
         self._path = safe_text(str(work.source.path))
         self._infos: dict[str, SessionInfo] = {}
@@ -361,6 +372,8 @@ class _Making:
             if repo is not None:
                 known = replace(known, repo=repo or None)
         chunks = chunks_of(turn, known, self._path, thinking=thinking, redact=partial(self._redact, search))
+        if not thinking and (thoughts := sum(block.type == "thinking" for block in turn.blocks)):
+            self.left_out["thinking", LEFT_OUT] += thoughts
         self.items.append((turn.without_blocks(), chunks))
         self.chunks += len(chunks)
 

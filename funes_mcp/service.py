@@ -181,6 +181,7 @@ class IndexService:
         adapters = discovery.select(self._adapters, request.harness)
         if request.path is not None and not request.path.exists():
             raise BadRequestError(f"There is nothing at {request.path}.")
+        config.load(self._home)  # what is wrong with it is told before anything is read
         self._home.ensure()
 
         begun = False
@@ -237,10 +238,10 @@ class IndexService:
         with MemoryWriter.open(self._home.memory, embedding) as writer:
             if revision:
                 writer.catalog.put(REVISION, revision)
-            Pass(writer, embedder, report, progress, compiling=compiling).run(changed, messages)
-            if request.path is not None:
+            if request.path is not None:  # first: what a full disk keeps from being read is then seen to be missing
                 own = [root.path for _, root in self._roots(self._adapters)]
                 remember_path(writer.catalog, request.path, own)
+            Pass(writer, embedder, report, progress, compiling=compiling).run(changed, messages)
         return report
 
     def _erase_what_waits(self) -> None:
@@ -258,10 +259,11 @@ class IndexService:
         passed_over: dict[str, Tally] = {}
         if request.path is not None:
             tally = passed_over.setdefault("", Tally())
-            found = [Work(a, s) for a, s in discovery.sources_at(adapters, request.path, tally)]
-            return newest_first(found), passed_over
+            others = [adapter for adapter in self._adapters if adapter not in adapters]
+            there = discovery.sources_at(adapters, request.path, tally, others=others, apart=self._home.folders)
+            return newest_first(Work(a, s) for a, s in there), passed_over
         seen: set[Path] = set()
-        found = []
+        found: list[Work] = []
         for adapter, root in self._roots(adapters):
             tally = passed_over.setdefault(adapter.harness, Tally())
             found.extend(Work(a, s) for a, s in discovery.sources(adapter, root, tally, seen))
@@ -818,12 +820,13 @@ class IndexService:
             return survey([], (), ())
         states = self._source_states(self._home.memory)
         try:
-            return survey(self._roots(self._adapters), states, remembered_paths(self._home.memory), self._adapters)
+            roots, trouble = self._roots(self._adapters), ""
         except FunesError as error:  # the configuration; the rest can be said all the same
-            roots = discovery.roots(self._adapters, self._environ, self._user_home)
-            found = survey(roots, states, remembered_paths(self._home.memory), self._adapters)
-            found.notes.append(error.message)
-            return found
+            roots, trouble = discovery.roots(self._adapters, self._environ, self._user_home), error.message
+        paths = remembered_paths(self._home.memory)
+        found = survey(roots, states, paths, self._adapters, self._home.folders)
+        found.notes.extend([trouble] if trouble else [])
+        return found
 
     def doctor(self) -> DoctorReport:
         """Check the local memory against the disk."""

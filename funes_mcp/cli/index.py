@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,6 +16,15 @@ from funes_mcp.render import harmless, sources_text
 LISTED_FAILURES = 10
 
 
+class _Somewhere(click.Path):
+    """A path that says where. An empty one is a variable that was not set, and would mean the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("it is empty; leave it out for the agents' own folders, `.` is the current one.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 @click.command(
     "index",
     epilog="""\b
@@ -24,10 +34,12 @@ Examples:
   funes index ~/old-transcripts
 """,
 )
-@click.argument("path", required=False, type=click.Path(path_type=Path))
+@click.argument("path", required=False, type=_Somewhere(path_type=Path))
 @click.option("--harness", metavar="NAME", help="Only one agent: claude, codex, pi or hermes.")
 @click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N changed files, newest first.")
-@click.option("--no-thinking", is_flag=True, help="Leave out the agents' thinking.")
+@click.option(
+    "--no-thinking", is_flag=True, help="Leave out the agents' thinking in what is read now; it is not read later."
+)
 @click.option("--model", metavar="NAME", help="The embedder of a memory that is made now; see `funes models`.")
 @deeper.option
 @click.option("--yes", is_flag=True, help="Answer yes to every question. Off a terminal none is asked.")

@@ -19,12 +19,15 @@ def prepare() -> None:
 
 
 def argument(word: str) -> str:
-    """A command line argument as text, also where the locale is not the one it was typed in."""
+    """A command line argument as text, also where the locale is not the one it was typed in.
+
+    The name of something that is there stays as it is: in other words it would name nothing.
+    """
     try:
         word.encode()
         return word
     except UnicodeEncodeError:
-        return os.fsencode(word).decode("utf-8", "replace")
+        return word if os.path.lexists(word) else os.fsencode(word).decode("utf-8", "replace")
 
 
 def is_terminal(stream: IO[Any] | None) -> bool:

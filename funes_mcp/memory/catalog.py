@@ -442,14 +442,15 @@ class Catalog:
         failure: str,
         read_at: str,
     ) -> None:
-        """Keep how far a source was read; with a failure, what was known before stays."""
+        """Keep how far a source was read; with a failure, what was read before stays."""
         self._db.execute(
             "update sources set harness = ?, root = ?, kind = ?, size = ? where no = ?",
             (source.harness, safe_text(str(source.root)), source.kind, source.size, no),
         )
         if failure:
             self._db.execute(
-                "update sources set failure = ?, complete = 0, read_at = ? where no = ?", (failure, read_at, no)
+                "update sources set signature = ?, failure = ?, complete = 0, read_at = ? where no = ?",
+                (signature_of(source), failure, read_at, no),
             )
             return
         self._db.execute(
