@@ -28,7 +28,7 @@ from funes_mcp.memory.terms import Names
 from funes_mcp.redaction.model import Redacted
 from funes_mcp.redaction.records import redacted_info, redacted_json
 from funes_mcp.traces.checkout import Checkouts
-from funes_mcp.traces.model import Cursor, SessionInfo, Source, Tally, Turn
+from funes_mcp.traces.model import NO_THINKING, Cursor, SessionInfo, Source, Tally, Turn
 from funes_mcp.traces.text import clean
 
 if TYPE_CHECKING:
@@ -62,9 +62,6 @@ PIPE_BYTES = 1 << 20
 
 #: Characters that are kept of why a source could not be read: an error may quote what it met.
 LONGEST_REASON = 200
-
-#: Under which reason thinking is counted that was asked to be left out.
-LEFT_OUT = "--no-thinking"
 
 #: Bytes of transcripts from which a process of its own pays for its start.
 PARALLEL_BYTES = 4_000_000
@@ -373,7 +370,7 @@ class _Making:
                 known = replace(known, repo=repo or None)
         chunks = chunks_of(turn, known, self._path, thinking=thinking, redact=partial(self._redact, search))
         if not thinking and (thoughts := sum(block.type == "thinking" for block in turn.blocks)):
-            self.left_out["thinking", LEFT_OUT] += thoughts
+            self.left_out[NO_THINKING] += thoughts
         self.items.append((turn.without_blocks(), chunks))
         self.chunks += len(chunks)
 

@@ -11,11 +11,13 @@ from fixtures.server.fake_service import FakeService
 from histories_support import claude_file, claude_line, index, service, write
 
 from funes_mcp.cli.app import run
+from funes_mcp.cli.index import summary
 from funes_mcp.errors import FunesError
 from funes_mcp.indexing import Pass
 from funes_mcp.memory.catalog import FILE
-from funes_mcp.models import IndexRequest, SourceCounts
+from funes_mcp.models import ForgetRequest, IndexRequest, SourceCounts
 from funes_mcp.render import render_status
+from funes_mcp.traces.model import NO_THINKING
 
 posix = pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="file names are Unicode there")
 
@@ -97,11 +99,27 @@ def test_thinking_that_is_left_out_is_counted(tmp_path: Path) -> None:
     pi_file(path, pi_message(0, thought, {"type": "text", "text": "I look at it."}))
     report = index(tmp_path, thinking=False)
     assert report.chunks_stored == 1
-    assert report.records["pi"].parts["thinking", "--no-thinking"] == 1
+    assert report.records["pi"].parts[NO_THINKING] == 1
+    assert "(1 thoughts left out)" in summary(report)
     assert "left out of kept records: thinking (--no-thinking) 1" in render_status(service(tmp_path).status())
     other = tmp_path / "with"
     pi_file(other / ".pi" / "agent" / "sessions" / "x" / "p.jsonl", pi_message(0, thought))
-    assert ("thinking", "--no-thinking") not in index(other).records["pi"].parts
+    assert NO_THINKING not in index(other).records["pi"].parts
+
+
+def test_thinking_that_was_left_out_is_had_as_the_help_says(tmp_path: Path) -> None:
+    thought = {"type": "thinking", "thinking": "it may be the glaze"}
+    pi_file(
+        tmp_path / ".pi" / "agent" / "sessions" / "x" / "p.jsonl",
+        pi_message(0, thought, {"type": "text", "text": "I look."}),
+    )
+    index(tmp_path, thinking=False)
+    assert index(tmp_path).sources["pi"].unchanged == 1
+    memory = service(tmp_path)
+    plan = memory.plan_forgetting(ForgetRequest("p"))
+    memory.forget(plan)
+    memory.unforget(plan.sessions)
+    assert index(tmp_path).chunks_stored == 2
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import click
 from funes_mcp.cli import deeper, progress, terminal
 from funes_mcp.models import IndexReport, IndexRequest, Service
 from funes_mcp.render import harmless, sources_text
+from funes_mcp.traces.model import NO_THINKING
 
 #: Failures that are listed one by one.
 LISTED_FAILURES = 10
@@ -37,9 +38,7 @@ Examples:
 @click.argument("path", required=False, type=_Somewhere(path_type=Path))
 @click.option("--harness", metavar="NAME", help="Only one agent: claude, codex, pi or hermes.")
 @click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N changed files, newest first.")
-@click.option(
-    "--no-thinking", is_flag=True, help="Leave out the agents' thinking in what is read now; it is not read later."
-)
+@click.option("--no-thinking", is_flag=True, help="Leave out the agents' thinking in what is read now.")
 @click.option("--model", metavar="NAME", help="The embedder of a memory that is made now; see `funes models`.")
 @deeper.option
 @click.option("--yes", is_flag=True, help="Answer yes to every question. Off a terminal none is asked.")
@@ -57,7 +56,8 @@ def command(
     """Read new and changed transcripts into the memory.
 
     Without PATH: those of every agent found on this machine. PATH is a transcript, or a folder of them.
-    Running it again costs little: only what changed is read.
+    Running it again costs little: only what changed is read. Thinking that was left out (`--no-thinking`) is read
+    when its session is: `funes forget ID`, `funes forget ID --undo`, `funes index`.
     """
     request = IndexRequest(path=path, harness=harness, limit=limit, thinking=not no_thinking, model=model)
     service = open_service()
@@ -85,6 +85,7 @@ def summary(report: IndexReport) -> str:
     ]
     if not lines:
         return "No transcripts found in the agents' folders. `funes index PATH` reads others.\n"
+    thoughts = sum(tally.parts[NO_THINKING] for tally in report.records.values())
     details = [
         f"{count:,} {what}"
         for count, what in (
@@ -92,6 +93,7 @@ def summary(report: IndexReport) -> str:
             (report.chunks_copied, "copies of others"),
             (report.chunks_removed, "taken out"),
             (report.redacted.total(), "credentials replaced"),
+            (thoughts, "thoughts left out"),
         )
         if count
     ]

@@ -25,6 +25,10 @@ FLAGS: Final[dict[str, str]] = {
 }
 
 
+#: As what thinking is counted in `Tally.parts` that was asked to be left out.
+NO_THINKING: Final = ("thinking", "--no-thinking")
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
     """One block of a turn.
