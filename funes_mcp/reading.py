@@ -21,6 +21,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from funes_mcp import collection
+from funes_mcp.memory import lance
 from funes_mcp.memory.catalog import safe_text
 from funes_mcp.memory.chunk import chunks_of
 from funes_mcp.memory.model import Chunk
@@ -402,14 +403,18 @@ def _named_storably(item: _Named) -> _Named:
 
 
 def reads_apart(work: Sequence[Work]) -> bool:
-    """Whether there is so much to read, and this is a system where a process can be forked safely, that one is."""
-    return sys.platform in ("linux", "freebsd") and sum(w.source.size for w in work) >= PARALLEL_BYTES
+    """Whether there is so much to read, and a process can be forked so safely, here and now, that one is."""
+    return (
+        sys.platform in ("linux", "freebsd")
+        and not lance.loaded()
+        and sum(w.source.size for w in work) >= PARALLEL_BYTES
+    )
 
 
 def read_apart(work: Sequence[Work], how: How) -> Iterator[Message]:
     """The same in a child process, where one can be forked safely; here otherwise.
 
-    Must be called before anything starts native threads, which a fork would not carry over.
+    Best called before anything starts native threads, which a fork would not carry over.
     """
     if not reads_apart(work):
         if how.redactor is not None:  # its rules load while the table does

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from funes_mcp import reading
+from funes_mcp.memory import lance
 from funes_mcp.reading import Begun, Ended, Failed, How, Read, Work, read, read_apart
 from funes_mcp.redaction.model import Redacted
 from funes_mcp.traces.model import Block, Cursor, Event, SessionInfo, Source, Tally, Turn
@@ -91,12 +92,20 @@ def test_a_source_that_cannot_be_read_costs_only_itself() -> None:
 @pytest.fixture
 def apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "PARALLEL_BYTES", 0)
+    monkeypatch.setattr(lance, "loaded", lambda: False)  # another test may have
 
 
 @pytest.mark.usefixtures("apart")
 def test_a_process_of_its_own_reads_the_same() -> None:
     names = ("one", "missing", "broken", "two")
     assert shape(read_apart(work(*names), How())) == shape(read(work(*names), How()))
+
+
+@pytest.mark.usefixtures("apart")
+def test_nothing_is_forked_once_native_threads_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert reading.reads_apart(work("one"))
+    monkeypatch.setattr(lance, "loaded", lambda: True)
+    assert not reading.reads_apart(work("one"))
 
 
 @pytest.mark.usefixtures("apart")

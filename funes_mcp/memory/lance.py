@@ -13,9 +13,14 @@ from typing import Any, Final
 _CLIENT: Final = "lance_namespace_urllib3_client"
 
 
+def loaded() -> bool:
+    """Whether `load` was called in this process: native threads run in it then, which a fork would not carry over."""
+    return "lancedb" in sys.modules
+
+
 def load() -> Any:
     """The module `lancedb`. The first time takes most of a second, and memory of a hundred megabytes."""
-    if "lancedb" not in sys.modules:
+    if not loaded():
         _put_off(_CLIENT)
     return importlib.import_module("lancedb")
 
