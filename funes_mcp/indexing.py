@@ -26,6 +26,9 @@ COMMIT_CHUNKS = 8_000
 #: What the first step of a pass waits for: the newest sessions are searchable within a moment.
 FIRST_COMMIT_CHUNKS = 1_000
 
+#: Why a transcript that turned into garbage is not taken for one without turns.
+SENSELESS = "nothing in it can be understood any more; what was stored of it is kept"
+
 
 def newest_first(work: Iterable[Work]) -> list[Work]:
     """The order of a pass: what was written last is searchable first."""
@@ -102,6 +105,9 @@ class Pass:
                 if self._progress:
                     self._progress.read(stored)
             elif current is not None and isinstance(message, Ended):
+                if self._writer.lost_its_sense(current.source, message.tally):
+                    self._fail(current, SENSELESS)
+                    continue
                 self._writer.finish(current.source, message.cursor, message.tally)
                 self._count(current, message, chunks)
             if self._writer.waiting >= self._threshold:

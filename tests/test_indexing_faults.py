@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from histories_support import claude_file, claude_line, index, service, write
+from histories_support import LONG_AGO, claude_file, claude_line, index, service, write
 
+from funes_mcp.indexing import SENSELESS
 from funes_mcp.memory.reader import MemoryReader
 from funes_mcp.memory.writer import MemoryWriter
 from funes_mcp.models import GetRequest, RecallRequest
@@ -61,3 +62,58 @@ def test_a_transcript_that_no_store_can_hold_costs_only_itself(tmp_path: Path, m
     report = index(tmp_path)
     assert (report.failures, report.sources["claude_code"].unchanged) == ([], 1)
     assert service(tmp_path).recall(RecallRequest("unlucky")).hits
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        bytes(range(128, 256)) * 40,
+        b"\xde\xad\n" * 100,
+        b"\n\n\n",
+        b"\0" * 500,
+        b'{"no": "record", "of": "any agent"}\n',
+        b'{"type":"user","uuid":"one-0","sess',
+        b"\x28\xb5\x2f\xfd damaged",
+    ],
+    ids=["noise", "lines of noise", "blank lines", "zeros", "another program's", "torn", "compressed"],
+)
+def test_a_transcript_that_turned_into_garbage_keeps_its_rows(tmp_path: Path, garbage: bytes) -> None:
+    path = claude_file(tmp_path, "one", "alpha zanzibar", "beta zanzibar")
+    index(tmp_path)
+    good = path.read_bytes()
+    path.write_bytes(garbage)
+    os.utime(path, (LONG_AGO + 1, LONG_AGO + 1))
+    memory = service(tmp_path)
+    assert list(memory.behind(0)) == ["claude"]
+    for _ in range(2):
+        report = index(tmp_path)
+        assert (report.chunks_removed, report.sources["claude_code"].failed) == (0, 1)
+        assert [reason for _, reason in report.failures] == [SENSELESS]
+        assert len(service(tmp_path).recall(RecallRequest("zanzibar")).hits) == 2
+    assert list(memory.behind(0)) == []  # it was tried as it is
+    (claude,) = [one for one in memory.status().harnesses if one.harness == "claude_code"]
+    assert claude.sources.failed == 1
+    path.write_bytes(good)
+    report = index(tmp_path)
+    assert (report.failures, report.chunks_stored, report.chunks_removed) == ([], 0, 0)
+    claude_file(tmp_path, "one", "alpha zanzibar", "gamma zanzibar")
+    report = index(tmp_path)
+    assert (report.failures, report.chunks_stored, report.chunks_removed) == ([], 1, 1)
+    texts = {hit.chunk.text for hit in service(tmp_path).recall(RecallRequest("zanzibar")).hits}
+    assert texts == {"alpha zanzibar", "gamma zanzibar"}
+
+
+def test_a_transcript_that_was_rewritten_without_words_takes_its_rows_out(tmp_path: Path) -> None:
+    path = claude_file(tmp_path, "one", "alpha zanzibar")
+    index(tmp_path)
+    write(path, [{"type": "custom-title", "customTitle": "empty", "sessionId": "one"}])
+    report = index(tmp_path)
+    assert (report.failures, report.chunks_removed) == ([], 1)
+
+
+def test_a_transcript_that_was_garbage_from_the_first_is_read_and_accounted_for(tmp_path: Path) -> None:
+    path = claude_file(tmp_path, "one", "alpha")
+    path.write_bytes(b"\xde\xad\n")
+    report = index(tmp_path)
+    assert (report.failures, report.records["claude_code"].skipped.total()) == ([], 1)
+    assert index(tmp_path).sources["claude_code"].unchanged == 1

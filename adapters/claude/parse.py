@@ -182,7 +182,7 @@ class ClaudeParser:
     def feed(self, record: dict[str, Any], trimmed: bool) -> Iterable[Event]:
         kind = record.get("type")
         if not isinstance(kind, str):
-            self._skip(record, "untyped", "no record of Claude Code")
+            self._skip(record, "line", "no record of Claude Code")
             return ()
         self._learn(record)
         if kind in ("user", "assistant"):

@@ -269,6 +269,16 @@ class MemoryWriter:
         if content is not None and content.chunks[0] is chunks[0]:  # else it was put once more, with other words
             content.vectors = vectors
 
+    def lost_its_sense(self, source: Source, tally: Tally) -> bool:
+        """Whether a source that said something was read anew, and no record in it can be understood any more.
+
+        Then it was damaged, and not written anew without what it said: to `finish` it would take that out.
+        """
+        path = _path(source)
+        state = self._states.get(path)
+        nothing = path in self._batch.seen and not self._batch.seen[path] and not tally.understood
+        return nothing and not source.many and state is not None and self._lookup.gave(state.no)
+
     def finish(self, source: Source, cursor: Cursor, tally: Tally) -> None:
         """The source was read to its end."""
         path = _path(source)

@@ -219,6 +219,13 @@ class Tally:
         """How many lines the account has a word for."""
         return self.kept.total() + self.skipped.total() + self.unknown.total()
 
+    @property
+    def understood(self) -> int:
+        """How many records are of a type that the parser knows, kept or not."""
+        return self.kept.total() + sum(
+            count for (kind, _), count in self.skipped.items() if kind not in ("line", "file")
+        )
+
     def add(self, other: Tally) -> None:
         """Add another account to this one."""
         self.kept.update(other.kept)
