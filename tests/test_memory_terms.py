@@ -20,6 +20,7 @@ from funes_mcp.memory.times import UNDATED, millis
         ("self.my_method(x)", ["self.my_method", "my_method"]),
         ("the C++ flag", ["c++"]),
         ("C# or c", ["c#"]),
+        ("run it --loud, --dry-run -v --no", ["--loud", "dry-run", "--no"]),
         ("just words, nothing - else!", []),
         ("error E0277 at 53aa5117, 42", ["e0277", "53aa5117"]),
         ("---- //// ::", []),

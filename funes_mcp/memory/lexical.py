@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import tantivy
 
 #: Raised whenever the documents change shape: an index of another version is built again from the table.
-VERSION: Final = 4
+VERSION: Final = 5
 
 #: How much of each neighbouring chunk goes into `words`, in code points. On LoCoMo (997 questions, words alone)
 #: hit@1 is 67.4 with none, 71.0 with 100, 72.4 with 200, 72.0 with 300; on commit messages asked of the sessions that
@@ -451,16 +451,21 @@ class LexicalReader:
         """How many chunks are indexed."""
         return int(self._searcher.num_docs)
 
-    def search(self, question: str, where: Filter, limit: int) -> list[tuple[Scored, Found]]:
+    def search(self, question: str, where: Filter, limit: int, *, exactly: bool = False) -> list[tuple[Scored, Found]]:
         """The best chunks for a question, best first; ties by newer time, then by key.
 
         A question without any word that can be asked for finds nothing. Raises `FunesError` when the index
         fails: a failed search is never an empty one.
+
+        Args:
+            exactly: Only chunks that hold an identifier of the question exactly.
         """
         if limit <= 0:
             return []
         try:
             wanted = self._question(question)
+            if wanted is not None and exactly:
+                wanted = self._holding(wanted, question)
             if wanted is None:
                 return []
             query = self._restricted(wanted, where)
@@ -472,6 +477,26 @@ class LexicalReader:
         scored.sort(key=lambda hit: (-hit[0].score, -hit[1].ts, hit[0].key))
         return scored[:limit]
 
+    def held(self, question: str, keys: Sequence[int]) -> list[float]:
+        """How much of a question identifiers are that chunks hold exactly, each word by how rare it is, in [0, 1].
+
+        Words and identifiers that are nowhere in the memory do not count. Raises `FunesError` when the index fails.
+        """
+        try:
+            asked = self._identifiers(question)
+            if not asked or not keys:
+                return [0.0] * len(keys)
+            whole = sum(rarity for _, rarity in asked) + sum(self._others(question))
+            query, occur = self._tantivy.Query, self._tantivy.Occur
+            clauses = [(occur.Must, query.const_score_query(self._among("key", list(keys)), 0.0))]
+            clauses += [(occur.Should, query.const_score_query(name, rarity)) for name, rarity in asked]
+            hits = self._searcher.search(query.boolean_query(clauses), len(keys) + _SLACK, count=False).hits
+            found = self._values("key", [address for _, address in hits])
+            shares = {key: min(1.0, score / whole) for key, (score, _) in zip(found, hits, strict=True)}
+        except (ValueError, OSError) as error:
+            raise FunesError(f"The word search failed: {error}") from error
+        return [shares.get(key, 0.0) for key in keys]
+
     def evidence(self, question: str, passages: Sequence[Passage]) -> list[Evidence]:
         """What each of some passages has of a question's words. Raises `FunesError` when the index fails."""
         question = question[:LONGEST_QUESTION]
@@ -480,12 +505,12 @@ class LexicalReader:
         try:
             for word in terms.question_words(latin)[: 2 * MOST_TERMS]:
                 for stem in self._analyzers.words.analyze(word):
-                    asked[stem] = math.log(1.0 + self.size / (1.0 + self._searcher.doc_freq("words", stem)))
+                    asked[stem] = self._rarity(self._searcher.doc_freq("words", stem))
         except (ValueError, OSError) as error:
             raise FunesError(f"The word search failed: {error}") from error
         pairs = terms.bigrams(question)
         whole = sum(asked.values()) + len(pairs)
-        identifiers = terms.identifiers(question)
+        identifiers = [(name, self._as_word(name)) for name in terms.identifiers(question)]
         names = terms.Names(_FEW_NAMES) if self._names is None else self._names
         self._names = None  # not to be shared: another thread makes its own
         found = []
@@ -497,8 +522,8 @@ class LexicalReader:
             met = sum(weight for stem, weight in asked.items() if stem in beside)
             met += sum(pair in text for pair in pairs)
             named = any(
-                name in own or name in exact or (terms.is_hex(name) and terms.abbreviates(name, own))
-                for name in identifiers
+                name in exact or word in own or (terms.is_hex(name) and terms.abbreviates(name, own))
+                for name, word in identifiers
             )
             found.append(Evidence(met / whole if whole else 0.0, named))
         self._names = names
@@ -658,6 +683,59 @@ class LexicalReader:
                 clause = query.boost_query(clause, WEIGHTS[field])
             clauses.append((self._tantivy.Occur.Should, clause))
         return query.boolean_query(clauses) if clauses else None
+
+    def _identifiers(self, question: str) -> list[tuple[Any, float]]:
+        """Of each identifier in a question that occurs: what asks for it exactly, and how rare it is."""
+        query, occur = self._tantivy.Query, self._tantivy.Occur
+        found: list[tuple[Any, float]] = []
+        for name in terms.identifiers(question[:LONGEST_QUESTION])[:MOST_TERMS]:
+            places = [("exact", name)]
+            word = self._as_word(name)
+            if word is not None:
+                places.append(("words", word))
+            if terms.is_hex(name):
+                places += [("words", digest) for digest in self._digests(name)]
+            counts = [self._searcher.doc_freq(field, term) for field, term in places]
+            asked = [
+                (occur.Should, query.term_query(self._schema, field, term, "basic"))
+                for (field, term), count in zip(places, counts, strict=True)
+                if count
+            ]
+            if asked:
+                found.append((query.boolean_query(asked), self._rarity(max(counts))))
+        return found
+
+    def _as_word(self, name: str) -> str | None:
+        """The term of `words` that an identifier is; None for one with marks in it, which is none."""
+        stems = self._analyzers.words.analyze(name) if name.isalnum() else []
+        return stems[0] if len(stems) == 1 else None
+
+    def _others(self, question: str) -> list[float]:
+        """How rare each word of a question is that is not in an identifier, where it occurs at all."""
+        question = question[:LONGEST_QUESTION]
+        latin = terms.without_unspaced(question) if terms.has_unspaced(question) else question
+        named = {word for name in terms.identifiers(question) for word in terms.question_words(name)}
+        found = []
+        for word in terms.question_words(latin)[:MOST_TERMS]:
+            for stem in () if word in named else self._analyzers.words.analyze(word):
+                count = self._searcher.doc_freq("words", stem)
+                if count:
+                    found.append(self._rarity(count))
+        return found
+
+    def _rarity(self, count: int) -> float:
+        """What a term says that stands in `count` chunks."""
+        return math.log(1.0 + self.size / (1.0 + count))
+
+    def _holding(self, wanted: Any, question: str) -> Any:
+        """A query for what holds an identifier of a question, scored as `wanted` scores it; None without any."""
+        query, occur = self._tantivy.Query, self._tantivy.Occur
+        asked = [(occur.Should, name) for name, _ in self._identifiers(question)]
+        if not asked:
+            return None
+        return query.boolean_query(
+            [(occur.Must, query.const_score_query(query.boolean_query(asked), 0.0)), (occur.Should, wanted)]
+        )
 
     def _rarest(self, asked: list[tuple[str, str]]) -> list[tuple[str, str]]:
         """Those terms that occur; of a long question the rarest, in the order in which they were asked."""

@@ -164,9 +164,15 @@ class MemoryReader:
 
     # -- search ----------------------------------------------------------------------------------------
 
-    def lexical(self, question: str, where: Filter, limit: int) -> list[Scored]:
+    def lexical(self, question: str, where: Filter, limit: int, *, exactly: bool = False) -> list[Scored]:
         """The chunks with the question's words, best first; see `LexicalReader.search`."""
-        return self._remembered(self._words.search(question, where, limit))
+        return self._remembered(self._words.search(question, where, limit, exactly=exactly))
+
+    def held(self, question: str, keys: Sequence[int]) -> NDArray[np.float32]:
+        """How many of a question's identifiers chunks hold, float32 (n,); see `LexicalReader.held`."""
+        import numpy as np
+
+        return np.array(self._words.held(question, keys), np.float32)
 
     def dense(self, vector: NDArray[np.float32], where: Filter, limit: int) -> list[Scored]:
         """The chunks nearest to a vector, float32 (width,), best first; see `DenseReader.search`."""

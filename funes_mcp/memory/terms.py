@@ -24,6 +24,7 @@ _NAME_BYTES: Final = (
     bytes(byte if chr(byte).isalnum() or chr(byte) in "_./\\:@+#~-" else 32 for byte in range(128)) + b" " * 128
 )
 _MARKS: Final = b"_./\\:@+#~-"
+_OPTION: Final = b"--"
 _PART_BYTES: Final = bytes(byte if byte < 128 and chr(byte).isalnum() else 32 for byte in range(256))
 
 _PATH_MARKS: Final = re.compile(r"[/\\:@#~]+")
@@ -98,9 +99,9 @@ class Names:
         """The identifiers in a text, and the words inside its camelCase names; both lower-cased, each once.
 
         An identifier holds at least one mark between letters or digits, or letters and digits side by side
-        (`E0277`). A path gives itself, itself without
-        a line number, and each of its parts that is itself a compound name; a dotted name gives itself and
-        its compound parts. Plain words are not given: the analyzer finds them. `parseHTMLText` gives the
+        (`E0277`). A path gives itself, itself without a line number, and each of its parts that is itself a
+        compound name; a dotted name gives itself and its compound parts; an option of one word (`--chat`) gives
+        itself with its dashes. Plain words are not given: the analyzer finds them. `parseHTMLText` gives the
         inner words `parse`, `html` and `text`.
 
         Works on bytes, where cutting a text at everything but the characters of names is one table look-up:
@@ -144,7 +145,7 @@ def identifiers(question: str) -> list[str]:
     """
     found: dict[str, None] = {}
     for name in names(question)[0]:
-        plain = name.replace("-", "").isalpha()
+        plain = name.replace("-", "").isalpha() and not name.startswith("--")
         if (not plain or f"--{name}" in question.lower()) and not _ORDINAL.fullmatch(name):
             found[name] = None
     for word in _WORD.findall(question):
@@ -171,6 +172,8 @@ def _token(token: bytes) -> tuple[tuple[str, ...], tuple[str, ...]] | tuple[()]:
             whole[language] = None
     if name and len(name) <= _LONGEST:
         lowered = name.lower()
+        if token.startswith(_OPTION) and name.isalpha():
+            whole[(_OPTION + lowered).decode("ascii")] = None
         if not name.isalnum() or _is_code(lowered):
             _whole_and_parts(lowered.decode("ascii"), whole)
         if name != lowered:

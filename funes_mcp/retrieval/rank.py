@@ -29,8 +29,11 @@ class Weights:
             them.
         recency: The most that a passage can gain by being new, as a share of its score.
         dated: The most that a passage can gain by being of a day that the question names.
+        named: The most that a passage can gain by holding the identifiers of a question exactly, as a share of its
+            score; in full when the question is nothing but these.
         tools: What the score of a tool's arguments or output is multiplied by: what people and agents said of a
-            thing answers more questions than the many outputs that mention it.
+            thing answers more questions than the many outputs that mention it. The more of a question its
+            identifiers are that a passage holds exactly, the less it is lowered.
         summaries: What the score of a machine's summary of earlier turns is multiplied by when it is decided which
             hit stands for its session. A summary says again, in a model's words, what stands in other passages, and
             these are to be read first; that the session is told of counts as much as before.
@@ -42,6 +45,7 @@ class Weights:
     coverage: float = 0.3
     recency: float = 0.02
     dated: float = 0.3
+    named: float = 2.0
     tools: float = 0.55
     summaries: float = 0.8
 
@@ -104,7 +108,7 @@ def boosted(scores: Scores, by: Scores, share: float) -> Scores:
     return (scores * (1.0 + share * by) / (1.0 + share)).astype(np.float32)
 
 
-def blend(first: Scores, second: Scores, share: float) -> Scores:
+def blend(first: Scores, second: Scores, share: float | Scores) -> Scores:
     """`(1 - share) * first + share * second`, element by element."""
     import numpy as np
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from funes_mcp.inference.protocols import Embedder, Reranker
 from funes_mcp.memory.model import Chunk, Filter, Passage
 from funes_mcp.memory.reader import MemoryReader
+from funes_mcp.memory.terms import identifiers
 from funes_mcp.memory.times import UNDATED
 from funes_mcp.models import Hit, Neighbor
 from funes_mcp.retrieval import period, rank, relevance
@@ -153,13 +154,16 @@ def _candidates(
 ) -> tuple[list[int], rank.Scores, rank.Scores]:
     """The union of both legs, cut to what is reranked: keys, fused scores, and what these are to be multiplied by.
 
-    Fused is the weighted sum of the legs' normalised scores. The factors are those of the passages' kinds and of the
-    days that the question names.
+    Fused is the weighted sum of the legs' normalised scores. The factors are those of the passages' kinds, of the
+    identifiers that they hold exactly, and of the days that the question names.
     """
     import numpy as np
 
     depth = max(question.candidates, question.k)
     words = {s.key: s.score for s in reader.lexical(question.text, question.where, depth * LEG_FACTOR)}
+    if identifiers(question.text):
+        for found in reader.lexical(question.text, question.where, depth, exactly=True):
+            words.setdefault(found.key, found.score)
     vector = embedder.embed_query(question.text) if embedder is not None else None
     if vector is None or not vector.any():
         keys = list(words)
@@ -173,6 +177,9 @@ def _candidates(
         scores = rank.blend(lexical, rank.unit_range(cosine), share)
     meta = reader.meta(keys)
     prior = rank.by_type(meta.block_type, weights.tools)
+    held = reader.held(question.text, keys)
+    if held.any():
+        prior = rank.boosted(rank.blend(prior, np.ones_like(prior), held), held, weights.named)
     if stretches:
         prior = rank.boosted(prior, period.closeness(meta.ts, stretches), weights.dated)
     top = rank.ordered(scores * prior, meta.ts, keys)[:depth]
