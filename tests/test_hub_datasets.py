@@ -410,16 +410,13 @@ def test_a_cut_commit_may_have_landed(
     assert (len(hub.repos[NAME].history()) - 2, hub.count("commit")) == (landed, 1)
 
 
-def test_a_cut_download_is_taken_up(
-    hub: LoopbackHub, repo: DatasetRepo, waits: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 1000)
+def test_a_cut_download_is_taken_up(hub: LoopbackHub, repo: DatasetRepo, waits: list[float]) -> None:
     head = hub.add(NAME, {DATA: LARGE, "small": b"s" * 1000}).id
-    hub.fail("content", "cut", after=20_000)
+    hub.fail("content", "cut", after=24_576)
     seen: list[int] = []
     at = repo.fetch(head, file_of(repo, head), told=lambda more, total: seen.append(more))
     assert (at.read_bytes(), sum(seen)) == (LARGE, len(LARGE))
-    assert [one.headers.get("range") for one in hub.asked if one.stage == "content"] == [None, "bytes=20000-"]
+    assert [one.headers.get("range") for one in hub.asked if one.stage == "content"] == [None, "bytes=24576-"]
     hub.fail("resolve", "cut", after=10, method="GET")
     assert repo.read(head, "small", 1000) == b"s" * 1000
 

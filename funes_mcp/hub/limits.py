@@ -1,7 +1,8 @@
 """What `huggingface_hub` is held to in this process.
 
 The library has no time limit of its own for most requests, waits as long as a server asks, names files after
-headers, and lets a token follow to the hosts that it knows. Its one client is the place where all requests pass.
+headers, lets a token follow to the hosts that it knows, and gathers much before it writes any. Its one client is the
+place where all requests pass.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ _READ: Final = 20.0
 _WRITE: Final = 120.0
 #: The longest wait between two tries, in seconds, whatever a server asks for: `told` still says what it asked for.
 _MOST_WAIT: Final = 20
+#: Bytes of a download that are written together. The library gathers ten million first and loses them when the
+#: connection is cut, so that a file never comes over a line that does not last as long.
+_PIECE: Final = 1 << 13
 
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 #: The library makes names of files from these: nothing that climbs.
@@ -34,7 +38,7 @@ def prepare() -> None:
     """Set the limits, and keep the library from writing to the terminal. Once in a process."""
     import logging
 
-    from huggingface_hub import set_client_factory
+    from huggingface_hub import constants, set_client_factory
     from huggingface_hub.utils._http import default_client_factory
 
     def client() -> httpx.Client:
@@ -44,6 +48,7 @@ def prepare() -> None:
         return made
 
     set_client_factory(client)
+    constants.DOWNLOAD_CHUNK_SIZE = _PIECE
     if not {"HF_DEBUG", "HF_HUB_VERBOSITY"} & os.environ.keys():
         logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
 
