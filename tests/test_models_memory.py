@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from models_support import EMBEDDER, RERANKER, tiny_embedder, tiny_reranker, written
+from models_support import EMBEDDER, RERANKER, spec_of, tiny_embedder, tiny_reranker, written
 
 from funes_mcp.deepmodels import DeepModels
 from funes_mcp.errors import FunesError, ModelMismatchError, NoMemoryError
@@ -272,6 +272,44 @@ def test_a_model_of_another_width_or_revision_is_not_used(home: Path, dim: int, 
     assert one.models.use(EMBEDDER).switched
     assert notes(one) == ""
     right(home, one)
+
+
+def from_folder(home: Path, models: DeepModels, seed: int) -> str:
+    """Bring the embedder out of a folder as one of which no commit is known; its revision."""
+    _, files = tiny_embedder(16, seed)
+    spec = spec_of(EMBEDDER, "embedder", files, "model.onnx", 16, pinned=False, revision="main")
+    return models.store.pull(spec, written(files, home / f"folder{seed}")).spec.revision
+
+
+def test_vectors_of_other_files_under_the_same_name_are_not_mixed(home: Path) -> None:
+    one = service(home)
+    from_folder(home, one.models, 1)
+    one.index(IndexRequest(model=EMBEDDER))
+    one.deepen()
+    before = vectors(home)
+    from_folder(home, one.models, 2)
+    talk(home, "two", ["the deploy code was an error"])
+    one.index(IndexRequest())
+    assert "another revision of tiny/embedder" in one.deepen().note
+    assert "another revision of tiny/embedder" in notes(one)
+    assert vectors(home).keys() == before.keys()
+    assert one.models.use(EMBEDDER).switched
+    assert notes(one) == ""
+    right(home, one)
+
+
+def test_a_revision_that_is_the_name_of_a_branch_goes_on(home: Path) -> None:
+    one = service(home)
+    from_folder(home, one.models, 1)
+    record = home / ".funes/models/tiny--embedder/funes-model.json"
+    record.write_text(json.dumps({**json.loads(record.read_text()), "revision": "main"}))  # as it was written once
+    one.index(IndexRequest(model=EMBEDDER))
+    one.deepen()
+    assert notes(one) == ""
+    assert from_folder(home, one.models, 1) == "main"
+    assert notes(one) == ""
+    from_folder(home, one.models, 2)
+    assert "another revision of tiny/embedder" in notes(one)
 
 
 def test_a_broken_model_leaves_the_words_until_it_is_brought_again(home: Path) -> None:

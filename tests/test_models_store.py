@@ -90,6 +90,15 @@ def test_what_came_before_ctrl_c_is_kept(hub: Hub, store: ModelStore) -> None:
     assert hub.ranges("model.onnx") == ["", f"bytes={CUT}-"]
 
 
+def test_other_files_of_a_model_that_is_not_pinned_are_another_revision(store: ModelStore, tmp_path: Path) -> None:
+    spec = spec_of(EMBEDDER, "embedder", FILES, "model.onnx", 64, pinned=False, revision="main")
+    one = written(FILES, tmp_path / "one")
+    other = written({**FILES, "model.onnx": b"another"}, tmp_path / "other")
+    first, again, second = (store.pull(spec, folder).spec.revision for folder in (one, one, other))
+    assert first == again != second
+    assert first.startswith("files-")
+
+
 def test_a_pull_that_failed_is_taken_up_by_the_next(hub: Hub, store: ModelStore, cut: dict[str, list[int]]) -> None:
     cut["model.onnx"] = [CUT, *[0] * 20]
     with pytest.raises(HubError, match=r"could not be fetched.*\n.*what has come is kept"):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +19,7 @@ from funes_mcp.hub.files import HubFileMissingError, fetch, sha256_of
 from funes_mcp.inference.known import ModelFile, ModelSpec
 
 _RECORD: Final = "funes-model.json"
+_COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 
 #: By what a model's files were checked when they came: checksums in this package, the Hub's, or none.
 Checked = Literal["package", "hub", "nothing"]
@@ -38,7 +41,8 @@ class Stored:
     """A model on this machine.
 
     Attributes:
-        spec: With the commit it was taken from, and the checksum of every file.
+        spec: With the commit it was taken from, or a digest of its files where that is not known, and the checksum of
+            every file.
         sizes: Bytes of each file, in the order of `spec.files`.
         stamps: Nanoseconds of their last change when they were last compared with their checksums.
     """
@@ -140,7 +144,7 @@ class ModelStore:
                     spec, checked = _from_folder(spec, source, stage, told)
             except OSError as error:
                 raise FunesError(f"{spec.name} could not be stored: {error.strerror or error}") from error
-            return self._install(spec, stage, checked)
+            return self._install(_told_apart(spec, self.get(spec.name)), stage, checked)
 
     def remove(self, name: str) -> None:
         """Delete a model's files, and what an unfinished pull left of them."""
@@ -262,6 +266,20 @@ def _from_folder(spec: ModelSpec, source: Path, stage: Path, told: Told | None) 
             told(file.path, size, size)
         files.append(ModelFile(file.path, digest))
     return replace(spec, files=tuple(files)), "package" if spec.pinned else "nothing"
+
+
+def _told_apart(spec: ModelSpec, before: Stored | None) -> ModelSpec:
+    """The model with a revision that other files would not have.
+
+    A commit is one. The name of a branch is none, and files out of a folder may be of any commit, so a digest of
+    them takes its place; but files that are here already keep the revision that memories were made with.
+    """
+    if _COMMIT.fullmatch(spec.revision):
+        return spec
+    if before is not None and before.spec.files == spec.files:
+        return replace(spec, revision=before.spec.revision)
+    lines = "".join(f"{file.sha256} {file.path}\n" for file in spec.files)
+    return replace(spec, revision=f"files-{hashlib.sha256(lines.encode()).hexdigest()[:16]}")
 
 
 def _found(spec: ModelSpec, source: Path, path: str) -> Path | None:
