@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Final, Literal
 from funes_mcp.errors import BadRequestError, FunesError, MemoryDamagedError, ModelMismatchError, NoMemoryError
 from funes_mcp.home import FunesHome, private_folder, write_private
 from funes_mcp.hub import files as hub
-from funes_mcp.inference.known import EMBEDDER, KNOWN, RERANKER, ModelSpec, known
-from funes_mcp.inference.store import ModelMissingError, ModelStore, Stored, Told
+from funes_mcp.inference.absent import absent
+from funes_mcp.inference.known import EMBEDDER, KNOWN, RERANKER, Kind, ModelSpec, known
+from funes_mcp.inference.store import ModelStore, Stored, Told
 from funes_mcp.memory.derived import NO_MODEL
 from funes_mcp.memory.model import Embedding
 from funes_mcp.memory.upgrade import FOLDER, Plan, SideVectors
@@ -225,26 +226,30 @@ class DeepModels:
                 held = self._embedders[name] = (stored, FastEmbedEmbedder(self.store, stored))
         return held[1], self._load(stored, held[1].load)
 
-    def reranker_for(self, wanted: str) -> tuple[Reranker | None, str]:
+    def reranker_for(self, wanted: str, *, asked: bool = True) -> tuple[Reranker | None, str]:
         """The reranker that `--rerank` means: `auto` (the usual cross-encoder where it is here), `off`, `maxsim`, or
         a cross-encoder's name; with a sentence when another has to stand in.
 
+        Args:
+            asked: Whether it was named for this one question. What a server was started with has gone since, maybe,
+                and its questions are to be answered.
+
         Raises:
-            ModelMissingError: The one that was named is not here.
+            FunesError: The one that was asked for is not here, or is no cross-encoder.
         """
         choice = wanted.strip() or "auto"
         if choice.lower() == "off":
             return None, ""
-        if choice.lower() in (MAXSIM, BUNDLED):
+        auto = choice.lower() == "auto"
+        name = RERANKER if auto else self.named(choice)
+        if choice.lower() == MAXSIM or name == self.bundled.name:
             return self.maxsim, ""
-        name = RERANKER if choice.lower() == "auto" else self.named(choice)
-        stored = self.store.get(name)
-        if stored is None or stored.spec.kind != "reranker":
-            if choice.lower() == "auto":
-                return self.maxsim, ""
-            raise ModelMissingError(
-                f"There is no cross-encoder {name} on this machine.", f"`funes models pull {name}` brings it."
-            )
+        stored = self._cross_encoder(name)
+        if stored is None:
+            if asked and not auto:
+                raise self._absent(name, "reranker")
+            gone = f"there is no cross-encoder {name} here: MaxSim orders the hits (`funes models` lists what is here)"
+            return self.maxsim, "" if auto else gone
         with self._lock:
             held = self._rerankers.get(name)
             if held is None or held[0] != stored:
@@ -255,7 +260,14 @@ class DeepModels:
         if not trouble:
             return held[1], ""
         broken = name in self._failed
-        return self.maxsim, trouble if broken or choice.lower() != "auto" else ""
+        return self.maxsim, f"{trouble} MaxSim orders the hits" if broken or not auto else ""
+
+    def _cross_encoder(self, name: str) -> Stored | None:
+        with suppress(FunesError):  # what can be no name of a model
+            stored = self.store.get(name)
+            if stored is not None and stored.spec.kind == "reranker":
+                return stored
+        return None
 
     def _load(self, stored: Stored, load: Callable[[], None]) -> str:
         """Load a model, or see to it that it is being loaded. A sentence unless it can be used now."""
@@ -302,7 +314,7 @@ class DeepModels:
 
         Raises:
             ModelMismatchError: There is a memory with another stamp.
-            ModelMissingError: The model is not here.
+            FunesError: The model is not here, or is no embedder.
         """
         from funes_mcp.memory.stamp import stamp_of
 
@@ -315,6 +327,8 @@ class DeepModels:
             spec = self._embedder_here(name).spec
             return Embedding(spec.name, spec.dim), None, spec.revision
         if name is not None and name != stamp.model:
+            if name != bundled.name:
+                self._embedder_here(name)  # first of all: nothing can move to one that is not here
             raise ModelMismatchError(
                 f"This memory's vectors are {stamp.model}'s.", f"`funes models use {name}` moves it to {name}."
             )
@@ -322,13 +336,23 @@ class DeepModels:
 
     def _embedder_here(self, name: str) -> Stored:
         stored = self.store.get(name)
-        if stored is None:
-            raise ModelMissingError(
-                f"There is no model {name} on this machine.", f"`funes models pull {name}` brings it."
-            )
-        if stored.spec.kind != "embedder":
-            raise BadRequestError(f"{name} reranks; it makes no vectors.", f"One that does: {EMBEDDER}.")
+        if stored is None or stored.spec.kind != "embedder":
+            raise self._absent(name, "embedder")
         return stored
+
+    def _absent(self, name: str, wanted: Kind) -> FunesError:
+        """What to say of a name that means no model of that kind on this machine."""
+        stored = self.store.get(name)
+        return absent(name, wanted, stored.spec if stored is not None else self._fetchable(name))
+
+    def _fetchable(self, name: str) -> ModelSpec | None:
+        """The model that a pull brings under that name."""
+        spec = known(name)
+        if spec is None:
+            from funes_mcp.inference.fastembed_models import described
+
+            spec = described(name)
+        return spec
 
     # -- what is here, and bringing more ---------------------------------------------------------------
 
@@ -376,11 +400,7 @@ class DeepModels:
         full = self.named(name)
         if full == self.bundled.name:
             raise BadRequestError(f"{full} came with funes.")
-        spec = known(full)
-        if spec is None:
-            from funes_mcp.inference.fastembed_models import described
-
-            spec = described(full)
+        spec = self._fetchable(full)
         if spec is None:
             raise BadRequestError(
                 f"fastembed has no model {name!r}.",

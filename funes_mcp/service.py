@@ -346,7 +346,7 @@ class IndexService:
         from funes_mcp.retrieval.search import Question, search
 
         embedder, trouble = self.models.embedder_for(reader.embedding, reader.revision, ours=not opened.foreign)
-        reranker, doubt = self.models.reranker_for(request.rerank or self._rerank)
+        reranker, doubt = self.models.reranker_for(request.rerank or self._rerank, asked=bool(request.rerank))
         notes = [*opened.notes, *(note for note in (trouble, doubt) if note)]
         for column, value in (("harness", request.harness), ("repo", request.project)):
             if value and column in opened.lacking:

@@ -14,9 +14,11 @@ import pytest
 from models_support import EMBEDDER, RERANKER, spec_of, tiny_embedder, tiny_reranker, written
 
 from funes_mcp.deepmodels import DeepModels
-from funes_mcp.errors import FunesError, ModelMismatchError, NoMemoryError
+from funes_mcp.errors import BadRequestError, FunesError, ModelMismatchError, NoMemoryError
 from funes_mcp.home import FunesHome
 from funes_mcp.inference.fastembed_models import FastEmbedEmbedder
+from funes_mcp.inference.known import EMBEDDER as USUAL_EMBEDDER
+from funes_mcp.inference.known import RERANKER as USUAL_RERANKER
 from funes_mcp.inference.store import ModelMissingError
 from funes_mcp.memory.model import Embedding
 from funes_mcp.memory.stamp import stamp_of
@@ -60,6 +62,13 @@ def talk(home: Path, name: str, sayings: Sequence[str] = SAYINGS) -> None:
 def home(tmp_path: Path) -> Path:
     talk(tmp_path, "one")
     return tmp_path
+
+
+@pytest.fixture
+def listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tiny models are ones that a pull brings."""
+    specs = (tiny_embedder()[0], tiny_reranker()[0])
+    monkeypatch.setattr("funes_mcp.inference.known.known.__defaults__", (specs,))
 
 
 def service(home: Path, **more: Any) -> IndexService:
@@ -233,7 +242,7 @@ def test_with_a_slow_model_words_are_complete_at_once_and_vectors_follow(home: P
     right(home, one)
 
 
-def test_a_model_that_is_not_here_leaves_the_words(home: Path) -> None:
+def test_a_model_that_is_not_here_leaves_the_words(home: Path, listed: None) -> None:
     one = service(home)
     with pytest.raises(ModelMissingError, match="funes models pull tiny/embedder"):
         one.index(IndexRequest(model=EMBEDDER))
@@ -446,7 +455,66 @@ def test_the_usual_model_is_adopted_unless_another_was_chosen(home: Path, monkey
     assert not one.models.adopt()
 
 
-def test_the_cross_encoder_orders_what_was_found(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("named", ["nonsense", "no/such"])
+def test_a_name_that_means_no_model_is_not_to_be_pulled(home: Path, named: str) -> None:
+    one = service(home)
+    one.index(IndexRequest())
+    with pytest.raises(BadRequestError, match=rf"no model called '{named}'.\n`funes models` lists"):
+        one.models.use(named)
+    with pytest.raises(BadRequestError, match=rf"no model called '{named}'.\n`funes models` lists"):
+        one.index(IndexRequest(model=named))
+    with pytest.raises(BadRequestError, match=rf"no cross-encoder called '{named}'.\n`funes models` lists"):
+        answers(one, rerank=named)
+
+
+def test_a_model_of_the_other_kind_is_called_so(home: Path) -> None:
+    one = service(home)
+    one.index(IndexRequest())
+    bring(home, one.models)
+    for embedder in (EMBEDDER, USUAL_EMBEDDER):  # one that is here, one that is not
+        with pytest.raises(BadRequestError, match=f"{embedder} makes vectors; it does not rerank"):
+            answers(one, rerank=embedder)
+    bring(home, one.models, reranker=True)
+    for reranker in (RERANKER, USUAL_RERANKER):
+        with pytest.raises(BadRequestError, match=f"{reranker} reranks; it makes no vectors"):
+            one.models.use(reranker)
+        with pytest.raises(BadRequestError, match=f"{reranker} reranks; it makes no vectors"):
+            one.index(IndexRequest(model=reranker))
+
+
+def test_what_a_pull_brings_is_to_be_pulled(home: Path) -> None:
+    one = service(home)
+    one.index(IndexRequest())
+    for name in (USUAL_EMBEDDER, "sentence-transformers/all-MiniLM-L6-v2"):
+        with pytest.raises(ModelMissingError, match=f"funes models pull {name}"):
+            one.models.use(name)
+        with pytest.raises(ModelMissingError, match=f"funes models pull {name}"):
+            one.index(IndexRequest(model=name))
+
+
+@pytest.mark.parametrize("named", [RERANKER, EMBEDDER, "nonsense", "../up"])
+def test_a_server_goes_on_without_its_cross_encoder(home: Path, named: str) -> None:
+    one = service(home)
+    one.index(IndexRequest())
+    bring(home, one.models)
+    server = service(home, rerank=named)
+    assert answers(server) == answers(one, rerank="maxsim")
+    assert notes(server) == (
+        f"there is no cross-encoder {named} here: MaxSim orders the hits (`funes models` lists what is here)"
+    )
+
+
+def test_a_damaged_cross_encoder_leaves_maxsim(home: Path) -> None:
+    one = service(home, rerank=RERANKER)
+    one.index(IndexRequest())
+    bring(home, one.models, reranker=True)
+    (home / ".funes/models/tiny--cross-encoder/onnx/model.onnx").write_bytes(b"x")
+    assert answers(one) == answers(one, rerank="maxsim")
+    assert "model.onnx is damaged" in notes(one)
+    assert "MaxSim orders the hits" in notes(one)
+
+
+def test_the_cross_encoder_orders_what_was_found(home: Path, listed: None, monkeypatch: pytest.MonkeyPatch) -> None:
     one = service(home)
     one.index(IndexRequest())
     with pytest.raises(ModelMissingError, match="funes models pull tiny/cross-encoder"):
