@@ -20,7 +20,7 @@ from funes_mcp.home import FunesHome, private_folder, write_private
 from funes_mcp.hub import files as hub
 from funes_mcp.inference.absent import absent
 from funes_mcp.inference.known import EMBEDDER, KNOWN, RERANKER, Kind, ModelSpec, known
-from funes_mcp.inference.store import ModelStore, Stored, Told
+from funes_mcp.inference.store import ModelBrokenError, ModelStore, Stored, Told
 from funes_mcp.memory.derived import NO_MODEL
 from funes_mcp.memory.model import Embedding
 from funes_mcp.memory.upgrade import FOLDER, Plan, SideVectors
@@ -412,6 +412,23 @@ class DeepModels:
         """The usual models that are not here."""
         return [spec for spec in KNOWN if self.store.get(spec.name) is None]
 
+    def wanting(self) -> list[tuple[ModelSpec, str]]:
+        """The usual models that are not here, and those that are damaged with a sentence that says so.
+
+        Reads every byte of what is here, so it is for a person who asked for models.
+        """
+        found = []
+        for spec in KNOWN:
+            stored, trouble = self.store.get(spec.name), ""
+            try:
+                if stored is not None:
+                    self.store.check(stored, whole=True)
+                    continue
+            except ModelBrokenError as error:
+                trouble = error.message
+            found.append((spec, trouble))
+        return found
+
     def hub_answers(self) -> bool:
         """Whether the usual models can be had from the Hub now. Waits three seconds at most."""
         spec = KNOWN[0]
@@ -448,11 +465,17 @@ class DeepModels:
         """Begin to move the memory to the usual embedder, when that is here and nobody chose another.
 
         True when there is something to do behind the scenes.
+
+        Raises:
+            FunesError: The model that the memory moves to, or would, is damaged or gone.
         """
         from funes_mcp.memory.stamp import stamp_of
 
         side = SideVectors(self._memory)
-        if side.plan() is not None:
+        plan = side.plan()
+        if plan is not None:
+            if plan.embedding.model != self.bundled.name:
+                self.store.check(self._embedder_here(plan.embedding.model))
             return True
         stored = self.store.get(EMBEDDER)
         stamp = stamp_of(self._memory)
@@ -461,6 +484,7 @@ class DeepModels:
         with self._alone() as alone:
             if not alone or (self.store.folder / _CHOSEN).exists():
                 return False
+            self.store.check(stored)
             side.begin(Plan(Embedding(stored.spec.name, stored.spec.dim), stored.spec.revision))
             return True
 

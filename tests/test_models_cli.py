@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,57 @@ def test_pull_list_and_use(home: Path, hub: Hub, capsys: pytest.CaptureFixture[s
     code, out, _ = funes(home, capsys, "models")
     assert code == 1
     assert "model.onnx is damaged" in out
+
+
+def test_pull_mends_what_is_damaged(home: Path, hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
+    funes(home, capsys, "models", "pull")
+    graph = home / ".funes/models/tiny--embedder/model.onnx"
+    stat = graph.stat()
+    graph.write_bytes(graph.read_bytes()[:-1] + b"\xff")
+    os.utime(graph, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # nothing but the checksum tells
+    code, _, err = funes(home, capsys, "models", "pull")
+    assert code == 0
+    assert f"The model {EMBEDDER} is broken: model.onnx is damaged. It is brought again." in err
+    assert RERANKER not in err
+    assert "The usual models are here." in err
+    assert funes(home, capsys, "models", "--verify")[0] == 0
+    hub.asked.clear()
+    assert funes(home, capsys, "models", "pull")[2] == "The usual models are here.\n"
+    assert hub.asked == []
+
+
+def test_pull_says_when_what_is_damaged_cannot_be_had(
+    home: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    funes(home, capsys, "models", "pull")
+    (home / ".funes/models/tiny--embedder/model.onnx").write_bytes(b"x")
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    code, _, err = funes(home, capsys, "models", "pull")
+    assert code == 1
+    assert "could not be fetched from http://127.0.0.1:9" in err
+    assert "The usual models are here." not in err
+
+
+def test_yes_moves_no_memory_to_a_damaged_model(
+    home: Path,
+    hub: Hub,
+    started: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    funes(home, capsys, "models", "pull")
+    (home / ".funes/models/tiny--embedder/model.onnx").write_bytes(b"x")
+    with monkeypatch.context() as patch:
+        patch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+        for words, said in ((["--models", "yes"], "could not be fetched"), ([], "model.onnx is damaged")):
+            code, _, err = funes(home, capsys, "index", *words)
+            assert code == 0
+            assert said in err
+            assert "The memory works with the bundled model meanwhile." in err
+            assert "moves to" not in err
+    assert started == []
+    assert f"The memory moves to {EMBEDDER} behind the scenes" in funes(home, capsys, "index", "--models", "yes")[2]
+    assert service(home).deepen().switched
 
 
 def test_a_stick_will_do(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from funes_mcp.home import FunesHome
 from funes_mcp.inference.fastembed_models import FastEmbedEmbedder
 from funes_mcp.inference.known import EMBEDDER as USUAL_EMBEDDER
 from funes_mcp.inference.known import RERANKER as USUAL_RERANKER
-from funes_mcp.inference.store import ModelMissingError
+from funes_mcp.inference.store import ModelBrokenError, ModelMissingError
 from funes_mcp.memory.model import Embedding
 from funes_mcp.memory.stamp import stamp_of
 from funes_mcp.memory.table import ChunkTable
@@ -453,6 +453,27 @@ def test_the_usual_model_is_adopted_unless_another_was_chosen(home: Path, monkey
     one.models.use("bundled")
     assert one.models.moving() is None
     assert not one.models.adopt()
+
+
+def test_no_memory_sets_out_for_a_model_that_is_damaged(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("funes_mcp.deepmodels.EMBEDDER", EMBEDDER)
+    one = service(home)
+    one.index(IndexRequest())
+    bring(home, one.models)
+    graph = home / ".funes/models/tiny--embedder/model.onnx"
+    sound = graph.read_bytes()
+    graph.write_bytes(b"x")
+    with pytest.raises(ModelBrokenError):
+        one.models.adopt()
+    assert one.models.moving() is None
+    graph.write_bytes(sound)
+    assert one.models.adopt()
+    graph.write_bytes(b"x")
+    with pytest.raises(ModelBrokenError):  # on its way already
+        one.models.adopt()
+    one.models.store.remove(EMBEDDER)
+    with pytest.raises(FunesError, match="tiny/embedder"):
+        one.models.adopt()
 
 
 @pytest.mark.parametrize("named", ["nonsense", "no/such"])

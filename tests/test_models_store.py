@@ -90,6 +90,25 @@ def test_what_came_before_ctrl_c_is_kept(hub: Hub, store: ModelStore) -> None:
     assert hub.ranges("model.onnx") == ["", f"bytes={CUT}-"]
 
 
+def test_of_a_damaged_model_only_what_is_damaged_is_fetched(hub: Hub, store: ModelStore) -> None:
+    graph = store.pull(SPEC).folder / "model.onnx"
+    graph.write_bytes(graph.read_bytes()[:-1] + b"\xff")
+    hub.asked.clear()
+    store.check(store.pull(SPEC), whole=True)
+    assert [(path, asked) for method, path, asked in hub.asked if method == "GET"] == [
+        (f"/large/{EMBEDDER}/at/model.onnx", "")
+    ]
+
+
+def test_what_the_hub_has_anew_is_fetched(hub: Hub, store: ModelStore) -> None:
+    spec = spec_of(EMBEDDER, "embedder", FILES, "model.onnx", 64, pinned=False, revision="main")
+    store.pull(spec)
+    hub.repos[EMBEDDER] = {**FILES, "model.onnx": b"another"}
+    stored = store.pull(spec)
+    assert (stored.folder / "model.onnx").read_bytes() == b"another"
+    store.check(stored, whole=True)
+
+
 def test_other_files_of_a_model_that_is_not_pinned_are_another_revision(store: ModelStore, tmp_path: Path) -> None:
     spec = spec_of(EMBEDDER, "embedder", FILES, "model.onnx", 64, pinned=False, revision="main")
     one = written(FILES, tmp_path / "one")

@@ -41,13 +41,20 @@ def follow(service: Service, wanted: str | None, yes: bool = False) -> None:
     models = service.models
     try:
         if wanted == "yes" or (asking and _agrees(models, yes)):
-            for spec in models.missing():
-                pull(models, spec.name, None)
+            complete(models, None)
         if (models.adopt() or models.work_waits()) and _start(home):
             _say_what_follows(models)
     except FunesError as error:
         terminal.complain(error.message, error.hint)
         terminal.say("The memory works with the bundled model meanwhile.")
+
+
+def complete(models: DeepModels, source: Path | None) -> None:
+    """Bring the usual models here that are not here or are damaged. Raises `FunesError`."""
+    for spec, trouble in models.wanting():
+        if trouble:
+            terminal.say(f"{trouble} It is brought again.")
+        pull(models, spec.name, source)
 
 
 def pull(models: DeepModels, name: str, source: Path | None) -> None:

@@ -58,12 +58,14 @@ def pull(context: click.Context, names: tuple[str, ...], source: Path | None) ->
     """Fetch models from the Hub (HF_ENDPOINT), or take them out of a folder.
 
     Without NAME: the two that funes is made for, at pinned revisions. Others are fastembed's text embeddings and
-    cross-encoders. A pull that was cut off goes on where it stopped.
+    cross-encoders. A pull that was cut off goes on where it stopped, and of a model that is damaged only what is
+    damaged is fetched again.
     """
     models = _models(context)
-    for name in names or [spec.name for spec in models.missing()]:
+    for name in names:
         deeper.pull(models, name, source)
-    if not names and not models.missing():
+    if not names:
+        deeper.complete(models, source)
         terminal.say("The usual models are here.")
     return 0
 

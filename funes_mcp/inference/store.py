@@ -124,6 +124,8 @@ class ModelStore:
     def pull(self, spec: ModelSpec, source: Path | None = None, told: Told | None = None) -> Stored:
         """Bring a model here: from the Hub, or from a folder that holds its files. One that is here is replaced.
 
+        Files that are here, undamaged and what the Hub has are not fetched again.
+
         Args:
             source: A folder with the files at their paths in the repository, or all side by side.
             told: Told how far the files are.
@@ -139,6 +141,7 @@ class ModelStore:
             private_folder(stage)
             try:
                 if source is None:
+                    self._offer(spec.name, stage)
                     spec, checked = _from_hub(spec, stage, told)
                 else:
                     spec, checked = _from_folder(spec, source, stage, told)
@@ -150,6 +153,16 @@ class ModelStore:
         """Delete a model's files, and what an unfinished pull left of them."""
         shutil.rmtree(self._folder(name), ignore_errors=True)
         shutil.rmtree(self.folder / f".{_safe(name)}.part", ignore_errors=True)
+
+    def _offer(self, name: str, stage: Path) -> None:
+        """Put the undamaged files of the model that is here where a fetch looks for what it has already."""
+        stored = self.get(name)
+        for file in stored.spec.files if stored is not None else ():
+            here, there = self._folder(name) / file.path, stage / file.path
+            with suppress(OSError):  # where there are no links, the file is fetched
+                if not there.exists() and sha256_of(here) == file.sha256:
+                    private_folder(there.parent)
+                    os.link(here, there)
 
     def _install(self, spec: ModelSpec, stage: Path, checked: Checked) -> Stored:
         for path in stage.rglob("*"):  # parts of an older revision, which nobody will go on with
