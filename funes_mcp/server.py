@@ -19,7 +19,7 @@ import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
 import anyio
@@ -50,8 +50,9 @@ _READ_ONLY: Final = types.ToolAnnotations(
     read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
 )
 
-#: Largest answer that can be asked for, in bytes.
+#: Largest and smallest answer that can be asked for, in bytes.
 MAX_BYTES: Final = 60_000
+MIN_BYTES: Final = 500
 MAX_K: Final = 100
 MAX_WINDOW: Final = 50
 MAX_QUERY_CHARS: Final = 20_000
@@ -156,10 +157,15 @@ _ABSENT: Final = frozenset({"", "null", "none", "undefined"})
 
 @dataclass(slots=True)
 class Arguments:
-    """A tool call's arguments as clients send them: numbers as strings, "" or null for what is absent."""
+    """A tool call's arguments as clients send them: numbers as strings, "" or null for what is absent.
+
+    Attributes:
+        notes: What the caller should know of how they were taken.
+    """
 
     tool: str
     given: Mapping[str, Any]
+    notes: list[str] = field(default_factory=list)
 
     def text(self, name: str) -> str | None:
         """A string, or None when absent. Raises `BadRequestError` for anything that is no text."""
@@ -185,14 +191,37 @@ class Arguments:
         return value
 
     def number(self, name: str, default: int, least: int, most: int) -> int:
-        """A whole number held within limits. Accepts 8, 8.0 and "8"; raises `BadRequestError` otherwise."""
+        """A whole number; one that is too large is held to `most`, with a note. Accepts 8, 8.0 and "8".
+
+        Raises `BadRequestError` for one that is too small, as the command line does, and for anything else.
+        """
         amount = self._amount(name, "a whole number")
-        return default if amount is None else int(min(max(amount, least), most))
+        if amount is None:
+            return default
+        if amount < least:
+            raise BadRequestError(f"`{name}` must be {least} or more, not {self._shown(name)}.")
+        if amount > most:
+            self.notes.append(f"`{name}` is {most} at most: {most} was used, not {self._shown(name)}")
+        return int(min(amount, most))
+
+    def size(self, default: int) -> int:
+        """`max_bytes`, held within what an answer can be; a note says so."""
+        asked = self.number("max_bytes", default, 1, MAX_BYTES)
+        if asked < MIN_BYTES:
+            self.notes.append(f"`max_bytes` is {MIN_BYTES} at least: {MIN_BYTES} was used, not {asked}")
+        return max(asked, MIN_BYTES)
 
     def share(self, name: str) -> float | None:
-        """A number held within 0 and 1, or None when absent; raises `BadRequestError` for anything else."""
+        """A number from 0 to 1, or None when absent; raises `BadRequestError` for anything else."""
         amount = self._amount(name, "a number from 0 to 1")
-        return None if amount is None else min(max(amount, 0.0), 1.0)
+        if amount is not None and not 0.0 <= amount <= 1.0:
+            raise BadRequestError(f"`{name}` must be a number from 0 to 1, not {self._shown(name)}.")
+        return amount
+
+    def _shown(self, name: str) -> str:
+        """An argument as it was given, in short."""
+        text = json.dumps(self.given.get(name), default=str)
+        return text if len(text) <= 20 else f"{text[:20]}…"
 
     def _amount(self, name: str, wanted: str) -> float | None:
         """A number of any size, also one given as text; None when absent. Raises `BadRequestError`."""
@@ -212,14 +241,13 @@ class Arguments:
             return math.inf if value > 0 else -math.inf
         return amount
 
-    def ignored(self) -> tuple[str, ...]:
-        """A note on arguments that the tool does not have."""
+    def ignore_unknown(self) -> None:
+        """Leave a note on arguments that the tool does not have."""
         known = next(tool.input_schema["properties"] for tool in tools() if tool.name == self.tool)
         unknown = [name for name in self.given if name not in known]
-        if not unknown:
-            return ()
-        names = ", ".join(str(name)[:40] for name in unknown[:8])
-        return (f"ignored unknown arguments: {names}. `{self.tool}` takes {', '.join(known)}.",)
+        if unknown:
+            names = ", ".join(str(name)[:40] for name in unknown[:8])
+            self.notes.append(f"ignored unknown arguments: {names}. `{self.tool}` takes {', '.join(known)}.")
 
 
 def recall_request(arguments: Arguments, memory: str) -> RecallRequest:
@@ -232,9 +260,12 @@ def recall_request(arguments: Arguments, memory: str) -> RecallRequest:
         elif block_type not in BLOCK_TYPES:
             raise BadRequestError(f"`block_type` must be one of {', '.join(BLOCK_TYPES)}, not {block_type[:40]!r}.")
     k = arguments.number("k", 8, 1, MAX_K)
+    query = arguments.needed("query")
+    if len(query) > MAX_QUERY_CHARS:
+        arguments.notes.append(f"`query` is {MAX_QUERY_CHARS:,} characters at most: what follows them was left out")
     named = arguments.text("memory")
     return RecallRequest(
-        query=arguments.needed("query")[:MAX_QUERY_CHARS],
+        query=query[:MAX_QUERY_CHARS],
         k=k,
         candidates=max(50, k),
         block_type=block_type,
@@ -252,10 +283,11 @@ def recall_request(arguments: Arguments, memory: str) -> RecallRequest:
 def answer(service: Service, name: str, given: Mapping[str, Any], memory: str) -> str:
     """Do what a tool call asks and return its text. Raises `FunesError`."""
     arguments = Arguments(name, given)
-    notes = arguments.ignored()
+    arguments.ignore_unknown()
+    notes = arguments.notes
     if name == "recall":
         request = recall_request(arguments, memory)
-        budget = arguments.number("max_bytes", render.recall_budget(request.k), 500, MAX_BYTES)
+        budget = arguments.size(render.recall_budget(request.k))
         found = service.recall(request)
         return render.render_recall_bounded(found, found.memory or request.memory, request.query, budget, notes)
     if name == "get":
@@ -267,7 +299,7 @@ def answer(service: Service, name: str, given: Mapping[str, Any], memory: str) -
             memory=named or memory,
             bound=named is None and memory != "local",
         )
-        budget = arguments.number("max_bytes", render.DEFAULT_BUDGET, 500, MAX_BYTES)
+        budget = arguments.size(render.DEFAULT_BUDGET)
         offset = arguments.number("offset", 0, 0, 1 << 40)
         return render.render_get_bounded(service.get(opened), budget, offset, notes)
     report = service.status(arguments.text("memory") or memory)

@@ -79,6 +79,9 @@ MOST_NEIGHBORS = 20
 #: More passages than this are never returned, however many are asked for.
 MOST_PASSAGES = 200
 
+#: More passages than this are never reranked.
+MOST_CANDIDATES = 1_000
+
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
@@ -342,27 +345,31 @@ class IndexService:
             raise BadRequestError("The question is empty.", 'Ask something: funes recall "why did we …"')
         opened = self._open(request.memory, request.bound)
         reader = opened.reader
-        from funes_mcp.retrieval import relevance
+        from funes_mcp.retrieval import nothing, relevance
         from funes_mcp.retrieval.search import Question, search
 
         embedder, trouble = self.models.embedder_for(reader.embedding, reader.revision, ours=not opened.foreign)
         reranker, doubt = self.models.reranker_for(request.rerank or self._rerank, asked=bool(request.rerank))
         notes = [*opened.notes, *(note for note in (trouble, doubt) if note)]
+        k = _at_most("k", request.k, MOST_PASSAGES, notes)
+        candidates = _at_most("candidates", request.candidates, MOST_CANDIDATES, notes)
+        neighbors = _at_most("neighbors", request.neighbors, MOST_NEIGHBORS, notes)
         for column, value in (("harness", request.harness), ("repo", request.project)):
             if value and column in opened.lacking:
                 notes.append(f"{opened.label} does not say the {column} of its passages (it has no such column)")
         if reader.embedded < reader.chunks:
             notes.append(f"{reader.embedded} of {reader.chunks} passages have vectors; words find the rest")
+        where = self._filter(request, reader)
         found = search(
             reader,
             embedder,
             reranker,
             Question(
                 text=request.query,
-                where=self._filter(request, reader),
-                k=min(max(1, request.k), MOST_PASSAGES),
-                candidates=min(max(1, request.candidates), 5 * MOST_PASSAGES),
-                neighbors=min(max(0, request.neighbors), MOST_NEIGHBORS),
+                where=where,
+                k=max(1, k),
+                candidates=max(1, candidates),
+                neighbors=max(0, neighbors),
                 half_life=request.half_life,
                 now=time.time_ns() // 1_000_000,
                 least=request.min_relevance,
@@ -370,7 +377,19 @@ class IndexService:
             late=self._reranker,
         )
         if found.refused is not None:
-            notes.append(relevance.refusal(found.refused))
+            notes.append(relevance.refusal(found.refused, request.min_relevance))
+        if not found.hits:
+            typed = {
+                "harness": request.harness,
+                "block_type": request.block_type,
+                "project": request.project,
+                "since": request.since,
+                "until": request.until,
+                "session_id": request.session,
+            }
+            why = nothing.reason(reader, request.query, where, typed, judged=found.refused is not None)
+            if why:
+                notes.append(why)
         return RecallAnswer(found.hits, tuple(notes), opened.label)
 
     def get(self, request: GetRequest) -> GetAnswer:
@@ -858,6 +877,13 @@ def _changed(found: Sequence[Work], states: Sequence[SourceState], report: Index
         elif report is not None:
             report.sources[work.source.harness].unchanged += 1
     return changed
+
+
+def _at_most(name: str, asked: int, most: int, notes: list[str]) -> int:
+    """A number held to the greatest that there is; a note says so."""
+    if asked > most:
+        notes.append(f"{name} is {most:,} at most: {most:,} was used, not {asked:,}")
+    return min(asked, most)
 
 
 def _disk_bytes(folder: Path) -> int:

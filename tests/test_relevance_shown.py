@@ -6,11 +6,12 @@ import json
 import math
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fixtures.server.fake_service import FakeService, hit
-from memory_support import put, transcript
+from memory_support import put, store, transcript
 
 from funes_mcp import render
 from funes_mcp.cli.app import run
@@ -46,15 +47,9 @@ def least(value: Any) -> float | None:
         ("0", 0.0),
         (1, 1.0),
         ("1e-3", 0.001),
-        (-3, 0.0),
-        (7, 1.0),
-        ("40", 1.0),
-        (math.inf, 1.0),
-        (10**400, 1.0),
-        (-(10**400), 0.0),
     ],
 )
-def test_the_tool_takes_numbers_and_strings_and_holds_them_within_0_and_1(given: Any, meant: float) -> None:
+def test_the_tool_takes_numbers_and_strings(given: Any, meant: float) -> None:
     assert least(given) == meant
 
 
@@ -66,6 +61,12 @@ def test_the_tool_s_usual_floor_holds_when_none_is_named(given: Any) -> None:
 
 @pytest.mark.parametrize("given", [True, False, "high", "0,5", "50%", [0.5], {"least": 0.5}, "nan", math.nan])
 def test_the_tool_refuses_what_is_no_number_by_name(given: Any) -> None:
+    with pytest.raises(BadRequestError, match="`min_relevance` must be a number from 0 to 1, not "):
+        least(given)
+
+
+@pytest.mark.parametrize("given", [-3, 2, 7, "40", math.inf, 10**400, -(10**400)])
+def test_the_tool_refuses_what_is_outside_as_the_command_does(given: Any) -> None:
     with pytest.raises(BadRequestError, match="`min_relevance` must be a number from 0 to 1, not "):
         least(given)
 
@@ -150,7 +151,9 @@ def test_an_agent_reads_that_nothing_is_relevant_and_how_to_see_the_nearest(serv
     first, *notes = text.splitlines()
     assert first == render.NO_RESULTS
     (note,) = notes
-    assert re.match(r"Note: nothing relevant: the best passage's relevance is 0\.0\d\. ", note)
+    assert re.match(
+        r"Note: nothing relevant: the best passage's relevance is 0\.0\d, and the usual floor is 0\.1\. ", note
+    )
     assert "`min_relevance` of 0" in note
     assert note.endswith(".")
     nearest = answer(service, "recall", {"query": "volcanoes of Iceland", "min_relevance": "0"}, "local")
@@ -167,7 +170,13 @@ def test_a_floor_of_one_s_own_is_asked_of_every_hit(service: IndexService) -> No
     assert strict.notes == ()
     none = service.recall(RecallRequest(ASKED, min_relevance=1.0))
     assert none.hits == ()
-    assert none.notes == (relevance.refusal(max(one.relevance for one in usual.hits)),)
+    assert none.notes == (relevance.refusal(max(one.relevance for one in usual.hits), 1.0),)
+
+
+def test_the_refusal_names_the_floor_and_does_not_round_up_to_it() -> None:
+    assert "relevance is 0.99, and 1 was asked for. " in relevance.refusal(0.9999, 1.0)
+    assert "relevance is 0.94, and 0.945 was asked for. " in relevance.refusal(0.9449, 0.945)
+    assert "relevance is 0.09, and the usual floor is 0.1. " in relevance.refusal(0.0999)
 
 
 def test_a_person_reads_it_on_stderr_and_scripts_in_the_notes(
@@ -186,5 +195,51 @@ def test_a_person_reads_it_on_stderr_and_scripts_in_the_notes(
     assert len(json.loads(capsys.readouterr().out)["hits"]) == len(SAID)
 
 
-def test_where_no_passage_is_asked_there_is_no_verdict(service: IndexService) -> None:
-    assert answer(service, "recall", {"query": ASKED, "block_type": "tool_use"}, "local") == render.NO_RESULTS + "\n"
+@pytest.mark.parametrize(
+    ("filters", "told"),
+    [
+        ({"block_type": "tool_use"}, "the filter leaves no passage: block type tool_use"),
+        ({"project": "nosuch/thing"}, "the filter leaves no passage: project nosuch/thing"),
+        ({"harness": "hermes"}, "the filter leaves no passage: harness hermes"),
+        ({"since": "0d"}, "the filter leaves no passage: since 0d"),
+        ({"harness": "hermes", "block_type": "text"}, "the filter leaves no passage: harness hermes"),
+        (
+            {"harness": "hermes", "project": "no/thing"},
+            "each of these filters leaves no passage: harness hermes, project no/thing",
+        ),
+    ],
+)
+def test_a_filter_that_leaves_no_passage_is_named(service: IndexService, filters: dict[str, str], told: str) -> None:
+    assert answer(service, "recall", {"query": ASKED, **filters}, "local") == f"{render.NO_RESULTS}\nNote: {told}\n"
+    assert service.recall(RecallRequest("🟡", **filters)).notes == (told,)
+
+
+def test_filters_that_leave_no_passage_together_are_named(tmp_path: Path) -> None:
+    home = FunesHome(tmp_path)
+    early, late = transcript("s-early"), transcript("s-late", cwd="/elsewhere")
+    early.say("u0", "The parser reads a stream.")
+    late.say("u1", "The parser reads a stream.", kind="thinking")
+    store(home.memory, early, late)
+    asked = RecallRequest("parser", session="s-early", block_type="thinking")
+    answered = IndexService(home, {"HOME": str(tmp_path)}).recall(asked)
+    assert answered.hits == ()
+    assert answered.notes[-1] == "these filters together leave no passage: block type thinking, session s-early"
+
+
+@pytest.mark.parametrize("query", ["🟡", "✅", "→ ->", "?!", "\ud800"])
+def test_a_question_without_words_is_said_to_have_none(service: IndexService, query: str) -> None:
+    answered = service.recall(RecallRequest(query))
+    assert answered.hits == ()
+    assert answered.notes[-1] == "there are no words in the question to look for"
+
+
+@pytest.mark.parametrize(
+    ("asked", "note"),
+    [
+        ({"k": 300}, "k is 200 at most: 200 was used, not 300"),
+        ({"candidates": 10**9}, "candidates is 1,000 at most: 1,000 was used, not 1,000,000,000"),
+        ({"neighbors": 21}, "neighbors is 20 at most: 20 was used, not 21"),
+    ],
+)
+def test_a_number_that_is_cut_is_told(service: IndexService, asked: dict[str, int], note: str) -> None:
+    assert service.recall(RecallRequest(ASKED, **asked)).notes == (note,)  # type: ignore[arg-type]

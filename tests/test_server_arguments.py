@@ -6,12 +6,13 @@ import math
 from typing import Any
 
 import pytest
+from fixtures.server.fake_service import SESSION, TURN, FakeService
 from hypothesis import given
 from hypothesis import strategies as st
 
 from funes_mcp.errors import BadRequestError
 from funes_mcp.models import RecallRequest
-from funes_mcp.server import MAX_K, Arguments, recall_request, tools
+from funes_mcp.server import MAX_K, Arguments, answer, recall_request, tools
 
 
 def request(**given: Any) -> RecallRequest:
@@ -28,11 +29,35 @@ def test_an_empty_number_is_absent(k: Any) -> None:
     assert request(query="q", k=k).k == 8
 
 
-@pytest.mark.parametrize(
-    ("k", "held"), [(0, 1), (-5, 1), (10**400, MAX_K), ("1e999", MAX_K), (math.inf, MAX_K), (-(10**400), 1)]
-)
-def test_a_number_out_of_bounds_is_held_within(k: Any, held: int) -> None:
-    assert request(query="q", k=k).k == held
+@pytest.mark.parametrize("k", [101, 10**9, 10**400, "1e999", math.inf])
+def test_a_number_that_is_too_large_is_held_with_a_note(k: Any) -> None:
+    arguments = Arguments("recall", {"query": "q", "k": k})
+    assert recall_request(arguments, "local").k == MAX_K
+    (note,) = arguments.notes
+    assert note.startswith("`k` is 100 at most: 100 was used, not ")
+    assert len(note) < 100
+
+
+@pytest.mark.parametrize("k", [0, -5, "-3", -(10**400), -math.inf])
+def test_a_number_that_is_too_small_is_refused_as_on_the_command_line(k: Any) -> None:
+    with pytest.raises(BadRequestError, match="`k` must be 1 or more, not "):
+        request(query="q", k=k)
+
+
+def test_what_was_cut_is_told_with_the_answer() -> None:
+    service = FakeService()
+    assert "Note: `k` is 100 at most: 100 was used, not 300\n" in answer(
+        service, "recall", {"query": "q", "k": 300}, ""
+    )
+    assert "Note: `max_bytes` is 500 at least: 500 was used, not 9\n" in answer(
+        service, "recall", {"query": "q", "max_bytes": 9}, ""
+    )
+    assert "Note: `query` is 20,000 characters at most" in answer(service, "recall", {"query": "q " * 20_000}, "")
+    opened = {"session_id": SESSION, "turn_uuid": TURN, "window": 10**9}
+    assert "Note: `window` is 50 at most: 50 was used, not 1000000000\n" in answer(service, "get", opened, "")
+    assert "Note" not in answer(service, "get", {**opened, "window": 50}, "")
+    with pytest.raises(BadRequestError, match="`window` must be 0 or more"):
+        answer(service, "get", {**opened, "window": -1}, "")
 
 
 @pytest.mark.parametrize("k", [True, "many", [8], {"k": 8}, "nan", math.nan])
@@ -77,9 +102,13 @@ def test_a_block_type_that_does_not_exist_is_refused_with_those_that_do() -> Non
 
 def test_unknown_arguments_are_ignored_and_named() -> None:
     arguments = Arguments("recall", {"query": "q", "limit": 3})
-    assert "limit" in arguments.ignored()[0]
-    assert "max_bytes" in arguments.ignored()[0]
-    assert Arguments("recall", {"query": "q", "k": 3}).ignored() == ()
+    arguments.ignore_unknown()
+    (note,) = arguments.notes
+    assert "limit" in note
+    assert "max_bytes" in note
+    plain = Arguments("recall", {"query": "q", "k": 3})
+    plain.ignore_unknown()
+    assert plain.notes == []
 
 
 json_values = st.recursive(

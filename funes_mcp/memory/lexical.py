@@ -497,6 +497,14 @@ class LexicalReader:
             raise FunesError(f"The word search failed: {error}") from error
         return [shares.get(key, 0.0) for key in keys]
 
+    def any_pass(self, where: Filter) -> bool:
+        """Whether any chunk passes a filter. Raises `FunesError` when the index fails."""
+        try:
+            query = self._restricted(self._tantivy.Query.all_query(), where)
+            return bool(self._searcher.search(query, 1, count=False).hits)
+        except (ValueError, OSError) as error:
+            raise FunesError(f"The word index could not be read: {error}") from error
+
     def evidence(self, question: str, passages: Sequence[Passage]) -> list[Evidence]:
         """What each of some passages has of a question's words. Raises `FunesError` when the index fails."""
         question = question[:LONGEST_QUESTION]

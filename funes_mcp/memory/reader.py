@@ -178,6 +178,10 @@ class MemoryReader:
         """The chunks nearest to a vector, float32 (width,), best first; see `DenseReader.search`."""
         return self._remembered(self._vectors.search(vector, where, limit))
 
+    def any_pass(self, where: Filter) -> bool:
+        """Whether any chunk passes a filter."""
+        return self._words.any_pass(where)
+
     def rows(self, keys: Sequence[int]) -> list[Chunk]:
         """The chunks with those keys, in that order; keys that are not there are left out."""
         found = self._words.rows(keys)

@@ -51,9 +51,16 @@ def of(evidence: Sequence[Evidence], met: Sequence[float] | None) -> list[float]
     return [max(value, NAMED) if known.named else value for value, known in zip(plain, evidence, strict=True)]
 
 
-def refusal(best: float) -> str:
-    """What to tell a reader when nothing was relevant enough."""
+def refusal(best: float, least: float | None = None) -> str:
+    """What to tell a reader when nothing was relevant enough.
+
+    Args:
+        least: The floor that was asked for; None for the usual one.
+    """
+    floor = f"the usual floor is {FLOOR:g}" if least is None else f"{least:g} was asked for"
+    known = math.floor(best * 100) / 100  # rounded up it could look like enough
     return (
-        f"nothing relevant: the best passage's relevance is {best:.2f}. Other words, or an exact name, path or error "
-        "text, may find it; a `min_relevance` of 0 (`--min-relevance 0`) shows the nearest passages all the same."
+        f"nothing relevant: the best passage's relevance is {known:.2f}, and {floor}. Other words, or an exact name, "
+        "path or error text, may find it; a `min_relevance` of 0 (`--min-relevance 0`) shows the nearest passages all "
+        "the same."
     )
