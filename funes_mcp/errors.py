@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 
 class FunesError(Exception):
     """Something a person can act on. The command line prints it and exits with `exit_code`.
@@ -38,6 +40,21 @@ class MemoryBusyError(FunesError):
 
 class MemoryDamagedError(FunesError):
     """The memory's files cannot be read."""
+
+
+class DerivedDamagedError(MemoryDamagedError):
+    """Something that was made from a memory's table, and can be made from it again, is damaged.
+
+    Args:
+        path: The index's folder, or the file of the catalog.
+        reason: What is wrong with it, in a few words.
+        hint: What to type, where it is not made again by itself.
+    """
+
+    def __init__(self, path: Path, reason: str, hint: str = "") -> None:
+        hint = hint or f"Delete {path}: the next recall makes it again from the table."
+        super().__init__(f"{path} is damaged: {reason}. No passage is lost by that.", hint)
+        self.path = path
 
 
 class ModelMismatchError(FunesError):

@@ -18,10 +18,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
-from funes_mcp.errors import FunesError, MemoryDamagedError
+from funes_mcp.errors import DerivedDamagedError, FunesError, MemoryDamagedError
 from funes_mcp.home import private_folder
+from funes_mcp.memory import readonly
 from funes_mcp.memory.conversation import in_order
 from funes_mcp.memory.times import UNDATED, millis
 from funes_mcp.traces.model import BLOCK_TYPES, Cursor, SessionInfo, Source, Tally
@@ -30,6 +32,7 @@ FILE: Final = "catalog.db"
 VERSION: Final = 2
 _PATIENCE: Final = 30.0
 _AT_ONCE: Final = 500
+_MAKE_AGAIN: Final = "Run `funes index`: it is put aside, and made again from the table."
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _EPOCH: Final = datetime(1970, 1, 1)
 
@@ -314,46 +317,108 @@ def _blocks(blocks: str) -> str | int:
     return int(blocks[2:]) if blocks.startswith("0:") and " " not in blocks else blocks
 
 
+def damage_of(path: Path, error: sqlite3.Error) -> DerivedDamagedError | None:
+    """What an error says of the catalog's file at `path`; None when it says nothing about what is in it."""
+    # SQLite's words for a file that is none of its own, or whose pages are. Everything that has to do with getting at
+    # the file is a subclass.
+    if type(error) is sqlite3.DatabaseError or str(error).startswith("no such table"):
+        return DerivedDamagedError(path, str(error), _MAKE_AGAIN)
+    return None
+
+
+def _trouble(path: Path, error: sqlite3.Error) -> FunesError:
+    damage = damage_of(path, error)
+    if damage is not None:
+        return damage
+    if "full" in str(error):
+        return FunesError(
+            f"{path} cannot be opened: the disk is full. What was stored before is kept.", "Free some space."
+        )
+    return FunesError(f"{path} cannot be opened: {error}.")
+
+
 class Catalog:
     """The catalog of the memory in `folder`, made when missing.
 
     Args:
-        writable: False opens it for reading only, and then it must exist.
+        writable: False opens it for reading only, and then it must exist. Where its folder cannot be written to, too.
 
     Raises:
-        MemoryDamagedError: The file is no catalog of this version.
+        DerivedDamagedError: The file is no catalog of this version, or not finished.
+        FunesError: It cannot be got at (a full disk, no permission).
     """
 
     def __init__(self, folder: Path, *, writable: bool = True) -> None:
-        path = (folder / FILE).absolute()
+        self._path = path = (folder / FILE).absolute()
+        self._copy: TemporaryDirectory[str] | None = None
         if writable:
             private_folder(folder)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            name = path.as_uri()
-        else:
-            # Where nothing can be written there is no writer either, and SQLite could not keep its notes of one.
-            alone = not os.access(path.parent, os.W_OK) and not path.with_name(path.name + "-wal").exists()
-            name = f"{path.as_uri()}?mode=ro{'&immutable=1' if alone else ''}"
+            self._connect(path.as_uri(), writable=True)
+            return
+        log = path.with_name(path.name + "-wal")
+        # Where nothing can be written there is no writer either, and SQLite could not keep its notes of one.
+        alone = f"{path.as_uri()}?mode=ro&immutable=1"
+        if not os.access(path.parent, os.W_OK) and not log.exists():
+            self._connect(alone)
+            return
+        try:
+            self._connect(f"{path.as_uri()}?mode=ro")
+        except DerivedDamagedError:
+            raise
+        except FunesError as error:  # its notes cannot be written: permission, or a full disk
+            if "locked" in error.message or not os.access(path, os.R_OK):
+                raise
+            if log.exists():  # what a writer left that was cut off
+                self._copy = readonly.copies(path, log)
+                self._connect(f"{Path(self._copy.name, FILE).as_uri()}?mode=rw")
+            else:
+                self._connect(alone)
+
+    def _connect(self, name: str, *, writable: bool = False) -> None:
         try:
             self._db = sqlite3.connect(name, uri=True, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
-            self._db.execute(f"pragma busy_timeout = {int(_PATIENCE * 1000)}")
-            if writable:
-                self._db.execute("pragma journal_mode = wal")
-                self._db.execute("pragma synchronous = normal")
-                self._db.execute("pragma cache_size = -32000")
-                version = self._db.execute("pragma user_version").fetchone()[0]
-                if version not in (0, VERSION):
-                    raise MemoryDamagedError(f"{path} was made by another version of funes.")
-                if version == 0:
-                    self._db.executescript(f"begin; {_SCHEMA}; pragma user_version = {VERSION}; commit;")
-            elif self._db.execute("pragma user_version").fetchone()[0] != VERSION:
-                raise MemoryDamagedError(f"{path} was made by another version of funes.")
+            try:
+                self._prepare(writable=writable)
+            except BaseException:
+                self._db.close()
+                raise
         except sqlite3.Error as error:
-            raise MemoryDamagedError(f"{path} cannot be opened: {error}") from error
+            raise _trouble(self._path, error) from error
+
+    @classmethod
+    def found(cls, folder: Path) -> Catalog | None:
+        """The catalog, for reading only; None when there is none that can be used, and so one that has to be made.
+
+        Raises:
+            FunesError: It cannot be got at.
+        """
+        if not (folder / FILE).exists():
+            return None
+        try:
+            return cls(folder, writable=False)
+        except DerivedDamagedError:
+            return None
+
+    def _prepare(self, *, writable: bool) -> None:
+        self._db.execute(f"pragma busy_timeout = {int(_PATIENCE * 1000)}")
+        if writable:
+            self._db.execute("pragma journal_mode = wal")
+            self._db.execute("pragma synchronous = normal")
+            self._db.execute("pragma cache_size = -32000")
+        version = self._db.execute("pragma user_version").fetchone()[0]
+        if version == 0:  # new, or its making was cut off: by a full disk, say
+            if not writable:
+                raise DerivedDamagedError(self._path, "it was never finished", _MAKE_AGAIN)
+            self._db.executescript(f"begin; {_SCHEMA}; pragma user_version = {VERSION}; commit;")
+        elif version != VERSION:
+            raise DerivedDamagedError(self._path, "it was made by another version of funes", _MAKE_AGAIN)
 
     def close(self) -> None:
         """Let go of the file."""
         self._db.close()
+        if self._copy is not None:
+            self._copy.cleanup()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -368,6 +433,9 @@ class Catalog:
                 raise
             self._db.execute("commit")
         except sqlite3.Error as error:
+            damage = damage_of(self._path, error)
+            if damage is not None:
+                raise damage from error
             if "full" in str(error):
                 raise FunesError(
                     "The catalog could not be written: the disk is full. What was stored before is kept.",

@@ -12,13 +12,15 @@ the question's and computes products for the best few thousand.
 from __future__ import annotations
 
 import json
+import math
+import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from funes_mcp.errors import FunesError, MemoryDamagedError
+from funes_mcp.errors import DerivedDamagedError, FunesError, MemoryDamagedError
 from funes_mcp.home import private_folder, write_private
 from funes_mcp.memory.lexical import Found, hashed, kind_code, project_names, projects, storage_error
 from funes_mcp.memory.model import Chunk, Embedding, Filter, Scored
@@ -44,6 +46,8 @@ _ALIGN: Final = 64
 _TIER: Final = 6
 _SMALLEST_TIER: Final = 256
 _DEAD_SHARE: Final = 0.25
+#: A writer may replace files between two looks.
+_LOOKS: Final = 5
 _ARRAYS: Final = ("keys", "ts", "session", "kind", "scale", "vectors", "bits")
 
 
@@ -52,6 +56,10 @@ class _SegmentState:
     name: str
     rows: int
     dead: list[int] = field(default_factory=list)
+
+    def misfits(self, rows: int) -> bool:
+        """Whether this cannot be said of a segment with so many rows."""
+        return rows != self.rows or (bool(self.dead) and not 0 <= min(self.dead) <= max(self.dead) < rows)
 
 
 @dataclass(slots=True)
@@ -97,6 +105,35 @@ def embedding_of(folder: Path) -> Embedding | None:
     except (OSError, MemoryDamagedError):
         return None
     return Embedding(manifest.model, manifest.width)
+
+
+def damage(folder: Path) -> str:
+    """What is wrong with the vectors of this version in a folder, in a few words; "" for nothing.
+
+    Those that are missing, or of another version, are not damaged. Reads the beginnings of the files.
+    """
+    found = ""
+    for _ in range(_LOOKS):
+        try:
+            manifest = _read_manifest(folder)
+        except OSError:
+            return ""
+        except _OtherVersionError:
+            return ""
+        except MemoryDamagedError:
+            return f"{_MANIFEST} cannot be read"
+        try:
+            for state in manifest.segments:
+                found = f"{state.name} is not what was written"
+                _check_segment(folder / state.name, state, manifest.width)
+            return ""
+        except FileNotFoundError:  # it may have been merged away between the two reads
+            found = found.replace("is not what was written", "is missing")
+        except DerivedDamagedError:
+            return found
+        except OSError:
+            return ""
+    return found
 
 
 class DenseWriter:
@@ -249,11 +286,16 @@ class DenseWriter:
                     path.unlink()
 
 
+class _OtherVersionError(MemoryDamagedError):
+    """The files are those of another version of funes."""
+
+
 class DenseReader:
     """Searches the vectors in `folder`. Sees a commit after `refresh`.
 
     Raises:
-        MemoryDamagedError: The files there are not those of this version.
+        DerivedDamagedError: The files there are not those of this version.
+        FunesError: They cannot be got at.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -287,7 +329,7 @@ class DenseReader:
         signature = self._signature()
         if signature == self._stamp:
             return False
-        for attempt in range(5):
+        for attempt in range(_LOOKS):
             try:
                 manifest = _read_manifest(self._folder)
                 self._segments = {
@@ -296,10 +338,13 @@ class DenseReader:
                 }
                 break
             except FileNotFoundError as error:  # merged away between the two reads
-                if attempt == 4:
-                    raise MemoryDamagedError(f"The vectors in {self._folder} are incomplete.") from error
+                if attempt == _LOOKS - 1:
+                    raise DerivedDamagedError(self._folder, "a file of it is missing") from error
             except OSError as error:
-                raise MemoryDamagedError(f"The vectors in {self._folder} cannot be read: {error}") from error
+                raise FunesError(f"The vectors in {self._folder} cannot be read: {error.strerror or error}.") from error
+        for state in manifest.segments:
+            if state.misfits(len(self._segments[state.name].keys)):
+                raise DerivedDamagedError(self._folder, f"{state.name} is not what was written")
         self._manifest = manifest
         self._parts = [(self._segments[s.name], _mask(s)) for s in manifest.segments]
         self._order = None
@@ -320,7 +365,14 @@ class DenseReader:
         norm = float(np.linalg.norm(vector))
         if limit <= 0 or not norm > 0.0:
             return []
-        unit = (vector / norm).astype(np.float32)
+        try:
+            return self._search((vector / norm).astype(np.float32), where, limit)
+        except (IndexError, ValueError) as error:  # numbers that lead out of the arrays
+            raise DerivedDamagedError(self._folder, "it holds numbers that were not written") from error
+
+    def _search(self, unit: NDArray[np.float32], where: Filter, limit: int) -> list[tuple[Scored, Found]]:
+        import numpy as np
+
         allowed = [(rows, self._allowed(rows, alive, where)) for rows, alive in self._parts]
         chosen = self._chosen(unit, allowed, limit)
         scores, keys, ts, sessions, kinds = [], [], [], [], []
@@ -373,8 +425,10 @@ class DenseReader:
     def _signature(self) -> tuple[int, int, int]:
         try:
             stat = (self._folder / _MANIFEST).stat()
+        except FileNotFoundError as error:
+            raise DerivedDamagedError(self._folder, "there are no vectors") from error
         except OSError as error:
-            raise MemoryDamagedError(f"There are no vectors in {self._folder}.") from error
+            raise FunesError(f"The vectors in {self._folder} cannot be read: {error.strerror or error}.") from error
         return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
     def _allowed(self, rows: _Rows, alive: Any, where: Filter) -> Any:
@@ -534,7 +588,7 @@ def _store(path: Path, rows: _Rows) -> None:
 
 
 def _load(path: Path) -> _Rows:
-    """A segment, its arrays mapped. Raises `FileNotFoundError`, or `MemoryDamagedError` for a broken file."""
+    """A segment, its arrays mapped. Raises `FileNotFoundError`, or `DerivedDamagedError` for a broken file."""
     import numpy as np
 
     try:
@@ -553,15 +607,39 @@ def _load(path: Path) -> _Rows:
             columns[name] = np.asarray(raw.view(dtype).reshape(shape))
         sessions = tuple(_Session(int(h), str(n), tuple(map(str, p))) for h, n, p in head["sessions"])
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise MemoryDamagedError(f"{path} is damaged.") from error
+        raise DerivedDamagedError(path.parent, f"{path.name} is not what was written") from error
     return _Rows(sessions=sessions, **columns)
+
+
+def _check_segment(path: Path, state: _SegmentState, width: int) -> None:
+    """Whether a segment is as long as it says, and says what the manifest does.
+
+    Raises `FileNotFoundError`, or `DerivedDamagedError`.
+    """
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            lead = file.read(16)
+            length = int.from_bytes(lead[8:], "little")
+            if lead[:8] != _MAGIC or length > size:
+                raise ValueError("not a segment")
+            head = json.loads(file.read(length))
+        start = -(-(16 + length) // _ALIGN) * _ALIGN
+        for name in _ARRAYS:
+            kind, shape, offset = head["arrays"][name]
+            if start + offset + math.prod(shape) * int(kind[2:]) > size or state.misfits(shape[0]):
+                raise ValueError(name)
+        if head["arrays"]["vectors"][1][1] != width:
+            raise ValueError("vectors")
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise DerivedDamagedError(path.parent, f"{path.name} is not what was written") from error
 
 
 def _read_manifest(folder: Path) -> _Manifest:
     try:
         data = json.loads((folder / _MANIFEST).read_bytes())
         if data["version"] != VERSION:
-            raise ValueError("another version")
+            raise _OtherVersionError(f"{folder / _MANIFEST} was made by another version of funes.")
         return _Manifest(
             model=str(data["model"]),
             width=int(data["width"]),
@@ -572,4 +650,4 @@ def _read_manifest(folder: Path) -> _Manifest:
             ],
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise MemoryDamagedError(f"{folder / _MANIFEST} is damaged.") from error
+        raise DerivedDamagedError(folder, f"{_MANIFEST} cannot be read") from error

@@ -12,7 +12,8 @@ any text is a valid question.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
@@ -20,9 +21,9 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from funes_mcp.errors import FunesError, MemoryDamagedError
+from funes_mcp.errors import DerivedDamagedError, FunesError
 from funes_mcp.home import write_private
-from funes_mcp.memory import terms
+from funes_mcp.memory import readonly, segments, terms
 from funes_mcp.memory.chunk import munge
 from funes_mcp.memory.model import Chunk, Filter, Passage, Scored
 from funes_mcp.memory.times import UNDATED, millis
@@ -74,6 +75,9 @@ _DICTIONARY: Final = "rows.dict"
 _DICTIONARY_SIZE: Final = 112_000
 _SAMPLES: Final = 2_000
 _LEVEL: Final = 3
+_NOT_WRITTEN: Final = "The word index could not be written"
+_NOT_READ: Final = "The word index could not be read"
+_NOT_SEARCHED: Final = "The word search failed"
 
 
 class Entry(NamedTuple):
@@ -184,7 +188,10 @@ class Packer:
             data = self._path.read_bytes()
         except OSError:
             return
-        self._use(self._zstd.ZstdCompressionDict(data))
+        try:
+            self._use(self._zstd.ZstdCompressionDict(data))
+        except (ValueError, self._zstd.ZstdError) as error:
+            raise DerivedDamagedError(self._path.parent, f"{_DICTIONARY} cannot be read") from error
 
     def _use(self, dictionary: Any) -> None:
         self._dictionary = dictionary
@@ -216,7 +223,7 @@ class Packer:
         return self._last[1], self._compressor.compress(_own_part(entry))
 
     def unpack(self, key: int, common: bytes, own: bytes) -> Passage:
-        """What `pack` was given. Raises `MemoryDamagedError` when it cannot be read."""
+        """What `pack` was given. Raises `DerivedDamagedError` when it cannot be read."""
         import orjson
 
         try:
@@ -228,7 +235,7 @@ class Packer:
             values.update(zip(_COMMON, orjson.loads(common), strict=True))
             return Passage(Chunk(f"{key:016x}", **values), before, after)
         except (ValueError, TypeError, self._zstd.ZstdError) as error:
-            raise MemoryDamagedError("A row of the word index cannot be read.") from error
+            raise DerivedDamagedError(self._path.parent, "a row of it cannot be read") from error
 
 
 def _own_part(entry: Entry) -> bytes:
@@ -280,9 +287,52 @@ def _schema() -> Any:
 def exists(folder: Path) -> bool:
     """Whether there is an index of this version in a folder."""
     try:
-        return (folder / "version").read_text("ascii").strip() == str(VERSION) and (folder / "meta.json").exists()
+        return (folder / "version").read_bytes().strip() == str(VERSION).encode() and (folder / "meta.json").exists()
     except OSError:
         return False
+
+
+def damage(folder: Path, *, thorough: bool = False) -> str:
+    """What is wrong with the index of this version in a folder, in a few words; "" for nothing.
+
+    One that is missing, or of another version, is not damaged.
+
+    Args:
+        thorough: See `segments.damage`.
+    """
+    try:
+        version = (folder / "version").read_bytes().strip()
+        if not version.isdigit():
+            return "its version cannot be read"
+        return segments.damage(folder, thorough=thorough) if version == str(VERSION).encode() else ""
+    except OSError:
+        return ""
+
+
+@contextmanager
+def guarded(folder: Path, what: str) -> Iterator[None]:
+    """Says what an error of tantivy's inside means for the index in `folder`.
+
+    Raises:
+        DerivedDamagedError: Its files are damaged.
+        FunesError: Something else is the matter; begins with `what`.
+    """
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        raise _trouble(folder, what, error) from error
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # of pyo3, and not to be imported
+            raise
+        raise _trouble(folder, what, error) from error
+
+
+def _trouble(folder: Path, what: str, error: BaseException) -> FunesError:
+    try:
+        wrong = segments.damage(folder, thorough=True)
+    except OSError as unreadable:
+        wrong, error = ("it is gone", error) if isinstance(unreadable, FileNotFoundError) else ("", unreadable)
+    return DerivedDamagedError(folder, wrong) if wrong else storage_error(what, error)
 
 
 class LexicalWriter:
@@ -293,7 +343,8 @@ class LexicalWriter:
         bulk: Whether much will be added: more memory and two threads instead of one.
 
     Raises:
-        MemoryDamagedError: The files there are no index of this version.
+        DerivedDamagedError: The files there are no index of this version.
+        FunesError: They cannot be got at.
     """
 
     def __init__(self, folder: Path, *, bulk: bool) -> None:
@@ -301,7 +352,8 @@ class LexicalWriter:
 
         self.bulk = bulk
         self._schema = _schema()
-        try:
+        self._folder = folder
+        with guarded(folder, f"The word index in {folder} cannot be opened"):
             if exists(folder):
                 self._index = tantivy.Index.open(str(folder))
             else:
@@ -314,42 +366,44 @@ class LexicalWriter:
             self._writer: tantivy.IndexWriter | None = self._index.writer(
                 160_000_000 if bulk else 30_000_000, 2 if bulk else 1
             )
-        except (ValueError, OSError) as error:
-            raise MemoryDamagedError(f"The word index in {folder} cannot be opened: {error}") from error
 
     def add(self, entries: Iterable[Entry]) -> None:
         """Queue chunks. A chunk that is there already must be deleted first."""
-        import tantivy
-
         writer = self._open()
         entries = list(entries)
         self._packer.train(entries)
-        for entry in entries:
-            chunk = entry.chunk
-            text = chunk.text
-            document = tantivy.Document()
-            document.add_unsigned("key", chunk.key)
-            whole, inner = entry.names or self._names.joined(text)
-            words = text
-            if not text.isascii() and terms.has_unspaced(text):
-                document.add_text("pairs", " ".join(terms.bigrams(text)))
-                words = terms.without_unspaced(text)
-            document.add_text("words", "\n".join((words, inner, *entry.near)))
-            if whole:
-                document.add_text("exact", whole)
-            document.add_text("session", chunk.session_id)
-            document.add_text("harness", chunk.harness)
-            document.add_text("kind", chunk.block_type)
-            for name in projects(chunk.repo, chunk.cwd, chunk.workdir):
-                document.add_text("project", name)
-            document.add_unsigned("session_hash", hashed(chunk.session_id))
-            document.add_unsigned("kind_code", kind_code(chunk.block_type))
-            document.add_integer("ts", millis(chunk.ts))
-            document.add_integer("seq", chunk.seq)
-            common, own = self._packer.pack(entry)
-            document.add_bytes("common", common)
-            document.add_bytes("own", own)
-            writer.add_document(document)
+        with guarded(self._folder, _NOT_WRITTEN):
+            for entry in entries:
+                writer.add_document(self._document(entry))
+
+    def _document(self, entry: Entry) -> tantivy.Document:
+        import tantivy
+
+        chunk = entry.chunk
+        text = chunk.text
+        document = tantivy.Document()
+        document.add_unsigned("key", chunk.key)
+        whole, inner = entry.names or self._names.joined(text)
+        words = text
+        if not text.isascii() and terms.has_unspaced(text):
+            document.add_text("pairs", " ".join(terms.bigrams(text)))
+            words = terms.without_unspaced(text)
+        document.add_text("words", "\n".join((words, inner, *entry.near)))
+        if whole:
+            document.add_text("exact", whole)
+        document.add_text("session", chunk.session_id)
+        document.add_text("harness", chunk.harness)
+        document.add_text("kind", chunk.block_type)
+        for name in projects(chunk.repo, chunk.cwd, chunk.workdir):
+            document.add_text("project", name)
+        document.add_unsigned("session_hash", hashed(chunk.session_id))
+        document.add_unsigned("kind_code", kind_code(chunk.block_type))
+        document.add_integer("ts", millis(chunk.ts))
+        document.add_integer("seq", chunk.seq)
+        common, own = self._packer.pack(entry)
+        document.add_bytes("common", common)
+        document.add_bytes("own", own)
+        return document
 
     def delete(self, keys: Iterable[int]) -> None:
         """Queue the removal of chunks that were added before this call."""
@@ -360,23 +414,20 @@ class LexicalWriter:
         for start in range(0, len(wanted), _KEYS_AT_ONCE):
             # By query: deleting by a term does nothing for numbers, in the tantivy that is in use (0.27).
             part = wanted[start : start + _KEYS_AT_ONCE]
-            writer.delete_documents_by_query(tantivy.Query.term_set_query(self._schema, "key", part))
+            with guarded(self._folder, _NOT_WRITTEN):
+                writer.delete_documents_by_query(tantivy.Query.term_set_query(self._schema, "key", part))
 
     def commit(self) -> None:
         """Make what is queued durable and visible. Raises `FunesError` when that fails (a full disk)."""
-        try:
+        with guarded(self._folder, _NOT_WRITTEN):
             self._open().commit()
-        except (ValueError, OSError) as error:
-            raise storage_error("The word index could not be written", error) from error
 
     def close(self) -> None:
         """Wait for merges to end and let go of the index. What was not committed is dropped."""
         if self._writer is not None:
             writer, self._writer = self._writer, None
-            try:
+            with guarded(self._folder, _NOT_WRITTEN):
                 writer.wait_merging_threads()
-            except (ValueError, OSError) as error:
-                raise storage_error("The word index could not be written", error) from error
 
     def _open(self) -> tantivy.IndexWriter:
         if self._writer is None:
@@ -409,7 +460,8 @@ class LexicalReader:
     """Searches the index in `folder`. Sees a commit after `refresh`. Safe to use from several threads.
 
     Raises:
-        MemoryDamagedError: The files there are no index of this version.
+        DerivedDamagedError: The files there are no index of this version.
+        FunesError: They cannot be got at.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -422,29 +474,60 @@ class LexicalReader:
         self._analyzers = Analyzers()
         self._names: terms.Names | None = None
         self._dictionary: Any = None
-        try:
+        with guarded(folder, f"The word index in {folder} cannot be opened"):
             self._stamp = self._signature()
-            self._index = tantivy.Index.open(str(folder))
-            self._analyzers.register(self._index)
-            self._index.config_reader("manual", 0)
-            self._index.reload()
+            self._open()
+
+    def _open(self) -> None:
+        """Open the index at its newest commit."""
+        try:
+            self._index = self._opened(self._folder)
+        except ValueError as error:
+            if "Lock" not in str(error):
+                raise
+            # Tantivy takes a lock in the folder of an index that it only reads, so in one that cannot be written to
+            # it gets another folder. All files are open behind this.
+            with readonly.links(self._folder) as links:
+                self._index = self._opened(Path(links))
+                self._searcher = self._index.searcher()
+            self._linked = True
+        else:
             self._searcher = self._index.searcher()
-        except (ValueError, OSError) as error:
-            raise MemoryDamagedError(f"The word index in {folder} cannot be opened: {error}") from error
+            self._linked = False
+
+    def _opened(self, folder: Path) -> tantivy.Index:
+        index = self._tantivy.Index.open(str(folder))
+        self._analyzers.register(index)
+        index.config_reader("manual", 0)
+        index.reload()
+        return index
 
     def refresh(self) -> bool:
         """Look at the newest commit. False when there is none since the last look."""
-        signature = self._signature()
+        try:
+            signature = self._signature()
+        except FileNotFoundError:  # it is being made again
+            return False
         if signature == self._stamp:
             return False
-        try:
-            self._index.reload()
-            self._searcher = self._index.searcher()
-        except (ValueError, OSError) as error:
-            raise MemoryDamagedError(f"The word index cannot be read: {error}") from error
+        with guarded(self._folder, _NOT_READ):
+            if self._linked:
+                self._open()
+            else:
+                self._reload()
         self._stamp = signature
         self._dictionary = None  # that of an index that was built again is another
         return True
+
+    def _reload(self) -> None:
+        try:
+            self._index.reload()
+        except ValueError as error:
+            if "Lock" not in str(error):
+                raise
+            self._open()
+        else:
+            self._searcher = self._index.searcher()
 
     @property
     def size(self) -> int:
@@ -462,7 +545,7 @@ class LexicalReader:
         """
         if limit <= 0:
             return []
-        try:
+        with guarded(self._folder, _NOT_SEARCHED):
             wanted = self._question(question)
             if wanted is not None and exactly:
                 wanted = self._holding(wanted, question)
@@ -471,8 +554,6 @@ class LexicalReader:
             query = self._restricted(wanted, where)
             hits = self._searcher.search(query, limit + _SLACK, count=False).hits
             found = self._describe([address for _, address in hits])
-        except (ValueError, OSError) as error:
-            raise FunesError(f"The word search failed: {error}") from error
         scored = [(Scored(key, float(score)), about) for (score, _), (key, about) in zip(hits, found, strict=True)]
         scored.sort(key=lambda hit: (-hit[0].score, -hit[1].ts, hit[0].key))
         return scored[:limit]
@@ -482,7 +563,7 @@ class LexicalReader:
 
         Words and identifiers that are nowhere in the memory do not count. Raises `FunesError` when the index fails.
         """
-        try:
+        with guarded(self._folder, _NOT_SEARCHED):
             asked = self._identifiers(question)
             if not asked or not keys:
                 return [0.0] * len(keys)
@@ -493,8 +574,6 @@ class LexicalReader:
             hits = self._searcher.search(query.boolean_query(clauses), len(keys) + _SLACK, count=False).hits
             found = self._values("key", [address for _, address in hits])
             shares = {key: min(1.0, score / whole) for key, (score, _) in zip(found, hits, strict=True)}
-        except (ValueError, OSError) as error:
-            raise FunesError(f"The word search failed: {error}") from error
         return [shares.get(key, 0.0) for key in keys]
 
     def any_pass(self, where: Filter) -> bool:
@@ -510,12 +589,10 @@ class LexicalReader:
         question = question[:LONGEST_QUESTION]
         latin = terms.without_unspaced(question) if terms.has_unspaced(question) else question
         asked: dict[str, float] = {}
-        try:
+        with guarded(self._folder, _NOT_SEARCHED):
             for word in terms.question_words(latin)[: 2 * MOST_TERMS]:
                 for stem in self._analyzers.words.analyze(word):
                     asked[stem] = self._rarity(self._searcher.doc_freq("words", stem))
-        except (ValueError, OSError) as error:
-            raise FunesError(f"The word search failed: {error}") from error
         pairs = terms.bigrams(question)
         whole = sum(asked.values()) + len(pairs)
         identifiers = [(name, self._as_word(name)) for name in terms.identifiers(question)]
@@ -545,19 +622,15 @@ class LexicalReader:
         """The rows of those keys that are here, with what is indexed of their neighbours."""
         if not keys:
             return {}
-        try:
+        with guarded(self._folder, _NOT_READ):
             found = self._fetch_passages(self._among("key", list(keys)), len(keys) + _SLACK)
-        except (ValueError, OSError) as error:
-            raise FunesError(f"The word index could not be read: {error}") from error
         return {passage.chunk.key: passage for passage in found}
 
     def session_rows(self, session_id: str) -> list[Chunk]:
         """All rows of a session, in no special order."""
-        try:
+        with guarded(self._folder, _NOT_READ):
             query = self._tantivy.Query.term_query(self._schema, "session", session_id, "basic")
             return self._fetch(query, self.size)
-        except (ValueError, OSError) as error:
-            raise FunesError(f"The word index could not be read: {error}") from error
 
     def around(self, session_id: str, seq: int, reach: int, most: int) -> list[Chunk]:
         """The rows of a session near a position, in order.
@@ -568,7 +641,7 @@ class LexicalReader:
             most: At most so many rows before it, and behind it; those nearest to it. Rows at it are all given.
         """
         query, occur = self._tantivy.Query, self._tantivy.Occur
-        try:
+        with guarded(self._folder, _NOT_READ):
             inside = query.range_query(self._schema, "seq", self._tantivy.FieldType.Integer, seq - reach, seq + reach)
             session = query.term_query(self._schema, "session", session_id, "basic")
             both = query.boolean_query([(occur.Must, session), (occur.Must, inside)])
@@ -578,52 +651,40 @@ class LexicalReader:
             after = [place for at, place in places if at > seq][:most]
             own = [place for at, place in places if at == seq]
             rows = [p.chunk for p in self._passages_at([addresses[place] for place in (*before, *own, *after)])]
-        except (ValueError, OSError) as error:
-            raise FunesError(f"The word index could not be read: {error}") from error
         return sorted(rows, key=lambda row: (row.seq, row.turn_uuid, row.block_idx, row.split_idx))
 
     def describe(self, keys: Sequence[int]) -> dict[int, Found]:
         """Session, time and type of those keys that are here."""
         if not keys:
             return {}
-        try:
+        with guarded(self._folder, _NOT_READ):
             hits = self._searcher.search(self._among("key", list(keys)), len(keys) + _SLACK, count=False).hits
             return dict(self._describe([address for _, address in hits]))
-        except (ValueError, OSError) as error:
-            raise FunesError(f"The word index could not be read: {error}") from error
 
     def keys(self) -> set[int]:
         """The keys of all chunks."""
         if not self.size:
             return set()
-        try:
+        with guarded(self._folder, _NOT_READ):
             hits = self._searcher.search(self._tantivy.Query.all_query(), self.size, count=False).hits
             return {int(key) for key in self._values("key", [address for _, address in hits])}
-        except (ValueError, OSError) as error:
-            raise FunesError(f"The word index could not be read: {error}") from error
 
     def sessions(self, prefix: str) -> list[str]:
         """Ids of the sessions that start so, in order."""
-        try:
+        with guarded(self._folder, _NOT_READ):
             return sorted(name for name, _ in self._searcher.terms_with_prefix("session", prefix))
-        except (ValueError, OSError) as error:
-            raise FunesError(f"The word index could not be read: {error}") from error
 
     def count(self, field: str, value: str) -> int:
         """How many chunks have this `harness`, `kind`, `session` or `project`."""
-        try:
+        with guarded(self._folder, _NOT_READ):
             query = self._tantivy.Query.term_query(self._schema, field, value, "basic")
             result: Any = self._searcher.search(query, 1, count=True)
             return int(result.count)
-        except (ValueError, OSError) as error:
-            raise FunesError(f"The word index could not be read: {error}") from error
 
     def values(self, field: str) -> list[str]:
         """The values of `harness`, `kind`, `session` or `project` that occur, in order."""
-        try:
+        with guarded(self._folder, _NOT_READ):
             return sorted(name for name, _ in self._searcher.terms_with_prefix(field, ""))
-        except (ValueError, OSError) as error:
-            raise FunesError(f"The word index could not be read: {error}") from error
 
     def _signature(self) -> tuple[int, int, int]:
         stat = self._meta.stat()
@@ -654,7 +715,7 @@ class LexicalReader:
             document = self._searcher.doc(address)
             common, own = document.get_first("common"), document.get_first("own")
             if common is None or own is None:
-                raise MemoryDamagedError("The word index holds a chunk without its row.")
+                raise DerivedDamagedError(self._folder, "it holds a passage without its row")
             rows.append(packer.unpack(int(key), bytes(common), bytes(own)))
         return rows
 
