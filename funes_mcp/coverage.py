@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from funes_mcp import discovery
 from funes_mcp.errors import FunesError
-from funes_mcp.memory.catalog import FILE, Catalog, Coverage, SourceState, safe_text, signature_of
+from funes_mcp.memory.catalog import Catalog, Coverage, SourceState, safe_text, signature_of
 from funes_mcp.models import HarnessStatus, SourceCounts
 from funes_mcp.traces.model import Root, Source, Tally
 
@@ -207,9 +207,9 @@ def _is_empty(path: Path) -> bool:
 
 def remembered_paths(memory: Path) -> tuple[Path, ...]:
     """The paths that somebody named to be indexed into a memory."""
-    if not (memory / FILE).exists():
+    catalog = Catalog.found(memory)
+    if catalog is None:
         return ()
-    catalog = Catalog(memory, writable=False)
     try:
         return tuple(Path(path) for path in json.loads(catalog.get(_PATHS) or "[]"))
     finally:

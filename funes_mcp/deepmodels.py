@@ -693,12 +693,12 @@ class DeepModels:
         return 0 if state is None else state.chunks - state.embedded
 
     def _revision(self) -> str:
-        from funes_mcp.memory.catalog import FILE, Catalog
+        from funes_mcp.memory.catalog import Catalog
         from funes_mcp.memory.stamp import REVISION
 
-        if not (self._memory / FILE).exists():
+        catalog = Catalog.found(self._memory)
+        if catalog is None:
             return ""
-        catalog = Catalog(self._memory, writable=False)
         try:
             return catalog.get(REVISION) or ""
         finally:

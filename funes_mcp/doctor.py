@@ -236,6 +236,7 @@ def _look_at_memory(home: FunesHome, found: _Findings, recall: Recall) -> tuple[
 
 
 def _compare(folder: Path, found: _Findings) -> tuple[dict[str, Coverage], Counter[str]]:
+    from funes_mcp.memory import lexical
     from funes_mcp.memory.chunk import chunk_id
     from funes_mcp.memory.dense import DenseReader
     from funes_mcp.memory.lexical import LexicalReader
@@ -260,6 +261,8 @@ def _compare(folder: Path, found: _Findings) -> tuple[dict[str, Coverage], Count
     if erasure_waits(folder):
         found.add("removed", "problem", "files of the memory still hold what was removed from it", _INDEX)
     _same("catalog", keys, expected, _INDEX, found)
+    if wrong := lexical.damage(folder / derived.LEXICAL, thorough=True):
+        found.add("words", "problem", f"the word index is damaged: {wrong}", _remade(folder / derived.LEXICAL))
     words = LexicalReader(folder / derived.LEXICAL)
     _same("words", keys, words.keys(), _remade(folder / derived.LEXICAL), found)
     filled = {int(name, 16) for name, full in ids.items() if full}

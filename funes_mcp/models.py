@@ -197,6 +197,7 @@ class IndexReport:
         embedded: Rows that got a vector.
         redacted: Credentials that were replaced by a mark, by kind.
         failures: `(path, reason)` of sources that could not be read.
+        notes: Sentences about what of the memory was lost or damaged and was made again.
         interrupted: True after Ctrl-C; what was stored stays.
     """
 
@@ -210,6 +211,7 @@ class IndexReport:
     redacted: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     failures: list[tuple[str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     interrupted: bool = False
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -21,6 +22,7 @@ from funes_mcp.coverage import Survey, harness_statuses, remember_path, remember
 from funes_mcp.deepmodels import TURN_S, Deepened, DeepModels
 from funes_mcp.errors import (
     BadRequestError,
+    DerivedDamagedError,
     FunesError,
     MemoryBusyError,
     NoMemoryError,
@@ -193,9 +195,9 @@ class IndexService:
             nonlocal begun
             if begun:  # for another process that found the lock taken
                 used = self._used_adapters(self._source_states(self._home.memory))
-                return self._index(used, IndexRequest(), None)
+                return self._indexed(used, IndexRequest(), None)
             begun = True
-            return self._index(adapters, request, progress)
+            return self._indexed(adapters, request, progress)
 
         report = run_locked(self._home.memory, work, wait=self._lock_wait)
         if report is None:
@@ -206,9 +208,32 @@ class IndexService:
             )
         return report
 
-    def _index(self, adapters: Sequence[TraceAdapter], request: IndexRequest, progress: Progress | None) -> IndexReport:
-        started = time.monotonic()
+    def _indexed(
+        self, adapters: Sequence[TraceAdapter], request: IndexRequest, progress: Progress | None
+    ) -> IndexReport:
+        """One pass; what turns out to be damaged in it and can be made again is, and then the pass is begun anew."""
+        from funes_mcp.memory.mending import PARTS, damage_in, put_away
+
         report = IndexReport()
+        for _ in range(PARTS):
+            try:
+                return self._index(adapters, request, progress, report)
+            except (DerivedDamagedError, sqlite3.DatabaseError) as error:
+                damage = damage_in(error, self._home.memory)
+                if damage is None:
+                    raise
+                report = IndexReport(notes=[*report.notes, put_away(damage)])
+        return self._index(adapters, request, progress, report)
+
+    def _index(
+        self,
+        adapters: Sequence[TraceAdapter],
+        request: IndexRequest,
+        progress: Progress | None,
+        report: IndexReport,
+    ) -> IndexReport:
+        started = time.monotonic()
+        self._put_in_order(report)
         found, passed_over = self._find(adapters, request)
         for work in found:
             report.sources.setdefault(work.source.harness, SourceCounts()).found += 1
@@ -216,7 +241,7 @@ class IndexService:
             counts = report.sources.setdefault(harness, SourceCounts())
             for (_, reason), number in tally.skipped.items():
                 counts.skipped[reason] = counts.skipped.get(reason, 0) + number
-        changed = _changed(found, self._source_states(self._home.memory), report)
+        changed = _changed(found, self._true_states(), report)
         if request.limit is not None:
             for work in changed[request.limit :]:
                 counts = report.sources[work.source.harness]
@@ -241,11 +266,32 @@ class IndexService:
         with MemoryWriter.open(self._home.memory, embedding) as writer:
             if revision:
                 writer.catalog.put(REVISION, revision)
+            report.notes += writer.mended
             if request.path is not None:  # first: what a full disk keeps from being read is then seen to be missing
                 own = [root.path for _, root in self._roots(self._adapters)]
                 remember_path(writer.catalog, request.path, own)
             Pass(writer, embedder, report, progress, compiling=compiling).run(changed, messages)
         return report
+
+    def _put_in_order(self, report: IndexReport) -> None:
+        """Mend what is damaged or behind the table, which may have more to be read than what changed."""
+        from funes_mcp.memory.repair import is_in_line
+        from funes_mcp.memory.stamp import stamp_of
+        from funes_mcp.memory.writer import MemoryWriter
+
+        folder = self._home.memory
+        stamp = stamp_of(folder)
+        if stamp is None:
+            return
+        catalog = Catalog.found(folder)
+        try:
+            if is_in_line(catalog, folder):
+                return
+        finally:
+            if catalog is not None:
+                catalog.close()
+        with MemoryWriter.open(folder, stamp) as writer:
+            report.notes += writer.mended
 
     def _erase_what_waits(self) -> None:
         """Go on with an erasure that failed, where nothing else has the memory opened."""
@@ -299,10 +345,10 @@ class IndexService:
 
     def behind(self, seconds: float) -> Sequence[str]:
         """Names of the agents in use whose transcripts changed so long ago and still wait to be read."""
-        states = self._source_states(self._home.memory)
-        used = self._used_adapters(states)
+        used = self._used_adapters(self._source_states(self._home.memory))
         if not used:
             return []
+        states = self._true_states()
         found, _ = self._find(used, IndexRequest())
         latest = time.time_ns() - int(seconds * 1e9)
         failed = {(state.path, state.signature) for state in states if state.failure}
@@ -328,12 +374,24 @@ class IndexService:
 
     @staticmethod
     def _source_states(folder: Path) -> list[SourceState]:
-        """What is known of every source that was ever read; nothing when there is no catalog yet."""
-        if not (folder / FILE).exists():
+        """What is known of every source that was ever read; nothing when there is no catalog that can be read."""
+        catalog = Catalog.found(folder)
+        if catalog is None:
             return []
-        catalog = Catalog(folder, writable=False)
         try:
             return catalog.sources()
+        finally:
+            catalog.close()
+
+    def _true_states(self) -> list[SourceState]:
+        """The same of the local memory; nothing when its table is gone, and so everything is to be read again."""
+        from funes_mcp.memory.repair import is_lost
+
+        catalog = Catalog.found(self._home.memory)
+        if catalog is None:
+            return []
+        try:
+            return [] if is_lost(catalog, self._home.memory) else catalog.sources()
         finally:
             catalog.close()
 
@@ -343,6 +401,9 @@ class IndexService:
         """Search a memory."""
         if not request.query.strip():
             raise BadRequestError("The question is empty.", 'Ask something: funes recall "why did we …"')
+        return self._mending(request.memory, lambda: self._recall(request))
+
+    def _recall(self, request: RecallRequest) -> RecallAnswer:
         opened = self._open(request.memory, request.bound)
         reader = opened.reader
         from funes_mcp.retrieval import nothing, relevance
@@ -394,6 +455,9 @@ class IndexService:
 
     def get(self, request: GetRequest) -> GetAnswer:
         """Open a turn with the turns around it."""
+        return self._mending(request.memory, lambda: self._get(request))
+
+    def _get(self, request: GetRequest) -> GetAnswer:
         opened = self._open(request.memory, request.bound)
         session = self._session(opened.reader, request.session)
         turns = opened.reader.turns(session, request.turn, max(0, request.window))
@@ -407,7 +471,7 @@ class IndexService:
 
     def sessions(self, prefix: str = "") -> Sequence[str]:
         """Ids of the sessions that start so."""
-        return self._reader(LOCAL).sessions(prefix)
+        return self._mending(LOCAL, lambda: self._reader(LOCAL).sessions(prefix))
 
     def warm(self, memory: str = LOCAL) -> None:
         """Load what a recall needs. Never raises: the recall itself will say what is wrong.
@@ -437,7 +501,8 @@ class IndexService:
         """
         name: Name | None = self._foreign(label)
         if name is None:
-            return _Opened(self._reader(label), label.strip() or LOCAL)
+            reader = self._reader(label)
+            return _Opened(reader, label.strip() or LOCAL, reader.news())
         try:
             read = self.remotes.read(name)
         except HubUnreachableError as error:
@@ -447,7 +512,8 @@ class IndexService:
                 local = self._reader(LOCAL)
             except NoMemoryError:
                 raise error from None
-            return _Opened(local, LOCAL, (f"{error.message} No copy of it is here: these are from the local memory.",))
+            note = f"{error.message} No copy of it is here: these are from the local memory."
+            return _Opened(local, LOCAL, (note, *local.news()))
         account = read.state.indexed
         return _Opened(read.reader, name.label, read.notes, True, () if account is None else account.lacking)
 
@@ -477,6 +543,22 @@ class IndexService:
         else:
             reader.refresh()
         return reader
+
+    def _mending(self, label: str, do: Callable[[], T]) -> T:
+        """Read a memory; where something made from its table turns out to be damaged, have it made again and go on."""
+        from funes_mcp.memory.mending import PARTS, damage_in
+        from funes_mcp.memory.reader import MemoryReader
+
+        for _ in range(PARTS):
+            try:
+                return do()
+            except (DerivedDamagedError, sqlite3.DatabaseError) as error:
+                reader = self._readers.get(label)
+                damage = None if reader is None else damage_in(error, self._folder(label))
+                if damage is None:  # of a memory that is not of this machine, or cannot be opened at all
+                    raise
+                self._readers[label] = MemoryReader.open(damage.path.parent, label=label, damaged=damage)
+        return do()
 
     def _folder(self, label: str) -> Path:
         """The folder of a memory on this machine: the local one, or another funes home or memory folder."""
@@ -657,7 +739,7 @@ class IndexService:
 
         def step() -> None:
             if done:
-                self._index(self._used_adapters(self._source_states(self._home.memory)), IndexRequest(), None)
+                self._indexed(self._used_adapters(self._source_states(self._home.memory)), IndexRequest(), None)
             else:
                 done.append(work())
 
@@ -678,6 +760,9 @@ class IndexService:
 
     def status(self, memory: str = LOCAL) -> StatusReport:
         """Say how a memory stands."""
+        return self._mending(memory, lambda: self._status(memory))
+
+    def _status(self, memory: str) -> StatusReport:
         from funes_mcp.curation import trouble
         from funes_mcp.wiring.flow import wiring_notes
         from funes_mcp.worker import hook_health
@@ -685,14 +770,16 @@ class IndexService:
         name = self._foreign(memory)
         if name is not None:
             return self._published_status(name)
-        survey = self._survey(memory)
-        notes = [*self._loaded[1], *survey.notes]
+        reader: MemoryReader | None = None
         try:
             folder = self._folder(memory)
-            reader = self._reader(memory)
+            reader = self._reader(memory)  # first: what is damaged is mended, and then says what was read
         except NoMemoryError:
             if memory not in ("", LOCAL):
                 raise
+        survey = self._survey(memory)
+        notes = [*self._loaded[1], *survey.notes]
+        if reader is None:
             return StatusReport(
                 LOCAL,
                 str(self._home.memory),
@@ -702,6 +789,7 @@ class IndexService:
                 notes=tuple(notes),
                 bound=self._bound(),
             )
+        notes.extend(reader.news())
         counts = reader.counts
         if memory in ("", LOCAL) and (moving := self.models.moving()) is not None:
             notes.append(
@@ -753,9 +841,9 @@ class IndexService:
         from funes_mcp.wiring.flow import bindings
 
         def marks() -> dict[str, int]:
-            if not (self._home.memory / FILE).exists():
+            catalog = Catalog.found(self._home.memory)
+            if catalog is None:
                 return {}
-            catalog = Catalog(self._home.memory, writable=False)
             try:
                 return catalog.session_marks()
             finally:
@@ -837,7 +925,7 @@ class IndexService:
             with suppress(NoMemoryError):
                 return survey([], self._source_states(self._folder(memory)), ())
             return survey([], (), ())
-        states = self._source_states(self._home.memory)
+        states = self._true_states()
         try:
             roots, trouble = self._roots(self._adapters), ""
         except FunesError as error:  # the configuration; the rest can be said all the same

@@ -64,6 +64,8 @@ def command(
     with progress.shown() as shown, progress.stoppable(shown) as told:
         report = service.index(request, told)
     terminal.out(summary(report))
+    for note in report.notes:
+        terminal.say(harmless(note))
     failed = [f"{path}: {reason}" for path, reason in report.failures]
     for line in failed[:LISTED_FAILURES]:
         terminal.say(f"could not read {harmless(line)}")

@@ -1,7 +1,7 @@
 """Bring the read indexes (words and vectors) in line with the table, whatever state they are in.
 
-Both can be deleted at any time. What is missing or left over is found by comparing ids, so an interrupted
-build goes on where it stopped.
+Both can be deleted at any time, and what is damaged is. What is missing or left over is found by comparing ids, so an
+interrupted build goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from funes_mcp.errors import MemoryDamagedError
+from funes_mcp.errors import DerivedDamagedError, MemoryDamagedError
 from funes_mcp.memory import dense, lexical
 from funes_mcp.memory.conversation import in_order
 from funes_mcp.memory.lexical import Entry
@@ -31,6 +31,31 @@ DENSE: Final = "dense"
 NO_MODEL: Final = "none"
 
 _GROUP: Final = 10_000
+
+
+def discard_damaged(folder: Path) -> list[str]:
+    """Remove the indexes of the memory in `folder` that are damaged. Returns a sentence about each.
+
+    Raises:
+        OSError: One cannot be removed.
+    """
+    said = []
+    for name, what, damage in ((LEXICAL, "word index", lexical.damage), (DENSE, "vector index", dense.damage)):
+        if wrong := damage(folder / name):
+            shutil.rmtree(folder / name)
+            said.append(f"The {what} was damaged ({wrong}) and was made again from the table; no passage was lost.")
+    return said
+
+
+def sound(folder: Path) -> bool:
+    """Whether both indexes of the memory in `folder` are there and whole, as far as a short look shows."""
+    words, vectors = folder / LEXICAL, folder / DENSE
+    return (
+        lexical.exists(words)
+        and not lexical.damage(words)
+        and dense.embedding_of(vectors) is not None
+        and not dense.damage(vectors)
+    )
 
 
 @contextmanager
@@ -88,9 +113,15 @@ def catch_up_words(
     told: Callable[[int, int], None] | None = None,
     group: int = _GROUP,
 ) -> int:
-    """The word index's half of `catch_up`."""
-    if everything or not lexical.exists(folder):
-        shutil.rmtree(folder, ignore_errors=True)
+    """The word index's half of `catch_up`. One that turns out to be damaged is made anew."""
+    if not everything and lexical.exists(folder) and not lexical.damage(folder):
+        with suppress(DerivedDamagedError):
+            return _caught_up_words(table, folder, told, group)
+    shutil.rmtree(folder, ignore_errors=True)
+    return _caught_up_words(table, folder, told, group)
+
+
+def _caught_up_words(table: Rows, folder: Path, told: Callable[[int, int], None] | None, group: int) -> int:
     places = list(table.places())
     wanted = {place.key for place in places}
     writer = lexical.LexicalWriter(folder, bulk=len(places) > 2_000)

@@ -6,22 +6,23 @@ they brought in line first, which does load it.
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from funes_mcp.errors import FunesError, MemoryDamagedError, NoMemoryError
-from funes_mcp.memory import catalog as book
+from funes_mcp.errors import DerivedDamagedError, FunesError, MemoryBusyError, MemoryDamagedError, NoMemoryError
 from funes_mcp.memory import conversation, dense, derived, lexical
 from funes_mcp.memory.catalog import Catalog, TurnFacts
 from funes_mcp.memory.chunk import chunk_id, stitch
 from funes_mcp.memory.conversation import Node
 from funes_mcp.memory.lexical import Evidence, Found
 from funes_mcp.memory.lock import WriterLock
+from funes_mcp.memory.mending import PARTS, damage_in, put_away
 from funes_mcp.memory.model import Chunk, Embedding, Filter, Passage, Scored, Sighting
+from funes_mcp.memory.repair import is_in_line
 from funes_mcp.memory.table import NAME, ChunkTable, table_path, table_version
 from funes_mcp.memory.times import UNDATED
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 _REMEMBERED: Final = 50_000
 _PATIENCE: Final = 5.0
-_STAMP: Final = "table_version"
 _REVISION: Final = "model_revision"
 _INDEX_STAMP: Final = "index_of"
 
@@ -82,40 +82,64 @@ class StoredTurn:
 class MemoryReader:
     """A memory, open for reading. Use `open`. Searches and reads may run in several threads at once."""
 
-    def __init__(self, index: Path, catalog: Catalog | None) -> None:
+    def __init__(self, index: Path, catalog: Catalog | None, mended: Sequence[str] = (), behind: str = "") -> None:
+        self._mended = tuple(mended)
+        self._behind = behind
         self._words = lexical.LexicalReader(index / derived.LEXICAL)
         self._vectors = dense.DenseReader(index / derived.DENSE)
         self._catalog = catalog
         self._found: dict[int, Found] = {}
 
     @classmethod
-    def open(cls, folder: Path, label: str = "local", *, table: Path | None = None) -> MemoryReader:
-        """Open the memory in `folder`.
+    def open(
+        cls,
+        folder: Path,
+        label: str = "local",
+        *,
+        table: Path | None = None,
+        damaged: DerivedDamagedError | None = None,
+    ) -> MemoryReader:
+        """Open the memory in `folder`. What is damaged beside its table is made again, where that can be written.
 
         Args:
             folder: Holds the indexes and the catalog, and the table unless that is given.
             label: How the person calls this memory.
             table: A folder that holds `chunks.lance` elsewhere, for reading only; `folder` then needs no
                 catalog.
+            damaged: How something made from the table turned out to be damaged: it is made again.
 
         Raises:
             NoMemoryError: There is no table. Found out from file names alone.
-            MemoryDamagedError: The table or the indexes cannot be read.
+            MemoryDamagedError: The table cannot be read.
+            FunesError: The indexes cannot be read, and not be made again.
         """
         version = table_version(table_path(table or folder))
         if version is None:
             raise NoMemoryError(label)
         if table is not None:
-            if _stamp(folder) != f"{version}" or not _indexed(folder):
+            if _stamp(folder) != f"{version}" or not derived.sound(folder):
                 build_read_index(table, folder)
             return cls(folder, None)
-        catalog = _catalog(folder)
-        if not _indexed(folder) or catalog is None or catalog.get(_STAMP) != str(version):
+        said: list[str] = []
+        for _ in range(PARTS):
+            try:
+                return cls._opened(folder, damaged, said)
+            except (DerivedDamagedError, sqlite3.DatabaseError) as error:
+                damaged = damage_in(error, folder)
+                if damaged is None:
+                    raise
+        return cls._opened(folder, damaged, said)
+
+    @classmethod
+    def _opened(cls, folder: Path, damaged: DerivedDamagedError | None, said: list[str]) -> MemoryReader:
+        behind = ""
+        catalog = Catalog.found(folder)
+        if damaged is not None or not is_in_line(catalog, folder):
             if catalog is not None:
                 catalog.close()
-            _catch_up(folder)
-            catalog = _catalog(folder)
-        return cls(folder, catalog)
+            behind = _put_in_order(folder, damaged, said)
+            catalog = Catalog.found(folder)
+        return cls(folder, catalog, said, behind)
 
     def close(self) -> None:
         """Let go of the catalog."""
@@ -129,6 +153,11 @@ class MemoryReader:
         if changed:
             self._found = {}
         return changed
+
+    def news(self) -> tuple[str, ...]:
+        """Sentences about what was damaged and made again, each said once, and why the memory is behind its table."""
+        mended, self._mended = self._mended, ()
+        return (*mended, *([self._behind] if self._behind else ()))
 
     @property
     def embedding(self) -> Embedding:
@@ -358,25 +387,49 @@ def build_read_index(table: Path, index: Path, told: Callable[[int, int], None] 
         write_private(index / _INDEX_STAMP, f"{version}\n".encode())
 
 
-def _catch_up(folder: Path) -> None:
-    """Bring a memory's own indexes in line, unless a writer is about to do so."""
+def _put_in_order(folder: Path, damaged: DerivedDamagedError | None, said: list[str]) -> str:
+    """Bring a memory's own catalog and indexes in line with its table, unless a writer is about to do so.
+
+    Args:
+        damaged: How one of them turned out to be damaged.
+        said: Gets sentences about what was damaged and is made again.
+
+    Returns:
+        Why that could not be done, where what is there can be read all the same; else "".
+    """
+    try:
+        _catch_up(folder, damaged, said)
+    except (FunesError, OSError) as error:
+        if isinstance(error, (MemoryDamagedError, MemoryBusyError)):
+            raise
+        reason = error.message if isinstance(error, FunesError) else f"{error.strerror or error}."
+        if damaged is not None or not derived.sound(folder):
+            raise FunesError(
+                f"The indexes of the memory in {folder} are missing or damaged, and cannot be made again: {reason}",
+                "Make that folder writable and have room on its disk, or read a copy of it: "
+                '`funes recall --memory COPY "…"`.',
+            ) from error
+        return f"The memory could not be brought up to date: {reason} These are from what was there before."
+    return ""
+
+
+def _catch_up(folder: Path, damaged: DerivedDamagedError | None, said: list[str]) -> None:
     from funes_mcp.memory.writer import MemoryWriter
 
     lock = WriterLock(folder)
     deadline = time.monotonic() + _PATIENCE
     while not lock.acquire():
         # A writer is at work: what it has committed can be read, and it will bring the rest in line.
-        if _indexed(folder):
+        if damaged is None and derived.sound(folder):
             return
         if time.monotonic() > deadline:
-            raise FunesError("The memory is being built by another process.", "Try again in a moment.")
+            raise MemoryBusyError("The memory is being built by another process.", "Try again in a moment.")
         time.sleep(0.05)
     with lock:
-        MemoryWriter.open(folder, ChunkTable.open(folder).embedding).close()
-
-
-def _indexed(folder: Path) -> bool:
-    return lexical.exists(folder / derived.LEXICAL) and dense.embedding_of(folder / derived.DENSE) is not None
+        if damaged is not None:
+            said.append(put_away(damaged))
+        with MemoryWriter.open(folder, ChunkTable.open(folder).embedding) as writer:
+            said += writer.mended
 
 
 def _stamp(folder: Path) -> str:
@@ -384,14 +437,6 @@ def _stamp(folder: Path) -> str:
         return (folder / _INDEX_STAMP).read_text("ascii").strip()
     except (OSError, ValueError):
         return ""
-
-
-def _catalog(folder: Path) -> Catalog | None:
-    if not (folder / book.FILE).exists():
-        return None
-    with suppress(MemoryDamagedError):
-        return Catalog(folder, writable=False)
-    return None
 
 
 def _node(turn: str, seq: int, facts: TurnFacts) -> Node:

@@ -14,25 +14,43 @@ from funes_mcp.memory.plan import ids_of
 from funes_mcp.memory.rows import alias, blocks_of, digest_of, in_block_order, kinds_of, message_of, shape_of
 from funes_mcp.memory.stamp import STAMP, put_stamp
 from funes_mcp.memory.stores import Stores
-from funes_mcp.memory.table import ChunkTable
+from funes_mcp.memory.table import ChunkTable, table_path, table_version
 from funes_mcp.memory.times import millis
 from funes_mcp.traces.model import SessionInfo
 
 
-def repair_if_needed(catalog: Catalog, stores: Stores, folder: Path) -> None:
-    """Look at the stamps of the memory in `folder`, and mend what they say is behind the table."""
+def repair_if_needed(catalog: Catalog, stores: Stores, folder: Path) -> list[str]:
+    """Look at the stamps of the memory in `folder`, and mend what they say is behind the table, and what is damaged.
+
+    Returns:
+        Sentences about what was lost or damaged.
+    """
     if stores.version is None:
-        if catalog.get(STAMP) is not None:
-            # The table is gone: nothing in the catalog or the indexes is true any more.
-            _start_over(catalog, folder)
-        return
+        if not is_lost(catalog, folder):
+            return []
+        # Nothing in the catalog or the indexes is true any more.
+        _start_over(catalog, folder)
+        return ["The table of the memory was gone: the transcripts that are still there are all read again."]
+    said = derived.discard_damaged(folder)
     if (
-        catalog.get(STAMP) == str(stores.version)
-        and lexical.exists(folder / derived.LEXICAL)
-        and dense.embedding_of(folder / derived.DENSE) == stores.embedding
+        said
+        or catalog.get(STAMP) != str(stores.version)
+        or not lexical.exists(folder / derived.LEXICAL)
+        or dense.embedding_of(folder / derived.DENSE) != stores.embedding
     ):
-        return
-    _repair(catalog, stores, folder)
+        _repair(catalog, stores, folder)
+    return said
+
+
+def is_lost(catalog: Catalog, folder: Path) -> bool:
+    """Whether the memory in `folder` had a table, which is gone."""
+    return table_version(table_path(folder)) is None and catalog.get(STAMP) is not None
+
+
+def is_in_line(catalog: Catalog | None, folder: Path) -> bool:
+    """Whether catalog and indexes belong to the table as it is now, and are whole as far as a short look shows."""
+    version = table_version(table_path(folder))
+    return catalog is not None and catalog.get(STAMP) == str(version) and derived.sound(folder)
 
 
 def _start_over(catalog: Catalog, folder: Path) -> None:

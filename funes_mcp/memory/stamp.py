@@ -7,12 +7,10 @@ is still to be erased from its files.
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from funes_mcp.errors import MemoryDamagedError, ModelMismatchError
-from funes_mcp.memory import catalog as book
+from funes_mcp.errors import ModelMismatchError
 from funes_mcp.memory.catalog import Catalog
 from funes_mcp.memory.model import Embedding
 from funes_mcp.memory.table import ChunkTable, table_path, table_version
@@ -52,15 +50,14 @@ def stamp_of(folder: Path) -> Embedding | None:
     version = table_version(table_path(folder))
     if version is None:
         return None
-    if (folder / book.FILE).exists():
-        with suppress(MemoryDamagedError):
-            catalog = Catalog(folder, writable=False)
-            try:
-                known = _told(catalog, version)
-                if known is not None:
-                    return known
-            finally:
-                catalog.close()
+    catalog = Catalog.found(folder)
+    if catalog is not None:
+        try:
+            known = _told(catalog, version)
+            if known is not None:
+                return known
+        finally:
+            catalog.close()
     return ChunkTable.open(folder).embedding
 
 
@@ -77,10 +74,10 @@ def _told(catalog: Catalog, version: int | None) -> Embedding | None:
 
 
 def erasure_waits(folder: Path) -> bool:
-    """Whether files of the memory in `folder` still hold what was removed from it. Raises `MemoryDamagedError`."""
-    if not (folder / book.FILE).exists():
+    """Whether files of the memory in `folder` still hold what was removed from it."""
+    catalog = Catalog.found(folder)
+    if catalog is None:
         return False
-    catalog = Catalog(folder, writable=False)
     try:
         return catalog.get(ERASE) is not None
     finally:

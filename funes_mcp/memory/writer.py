@@ -18,22 +18,22 @@ between is brought in line when the memory is next opened for writing.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from funes_mcp.errors import FunesError, MemoryDamagedError
+from funes_mcp.errors import DerivedDamagedError, FunesError
 from funes_mcp.memory import catalog as book
 from funes_mcp.memory import derived, lance, tombstones
 from funes_mcp.memory.batch import Batch, Put
 from funes_mcp.memory.catalog import Catalog, Message, Place, SourceState, TurnFacts, safe_text, signature_of
 from funes_mcp.memory.entering import enter
+from funes_mcp.memory.mending import catalog_aside
 from funes_mcp.memory.model import Chunk, Embedding
 from funes_mcp.memory.plan import ids_of, planned
 from funes_mcp.memory.repair import repair_if_needed
@@ -70,6 +70,9 @@ class MemoryWriter:
     Use as a context manager. Between `begin` and `finish` or `fail` everything that is put belongs to that
     source. Nothing is durable before `commit`; a commit may fall in the middle of a source, and may go on in the
     background while more is put. Belongs to one thread.
+
+    Attributes:
+        mended: Sentences about what was found lost or damaged when it was opened, and was made again.
     """
 
     def __init__(self, folder: Path, embedding: Embedding) -> None:
@@ -77,7 +80,8 @@ class MemoryWriter:
         self._stack = ExitStack()
         self._stack.enter_context(derived.private_files())
         try:
-            self._catalog = _open_catalog(folder)
+            self.mended: list[str] = []
+            self._catalog = self._open_catalog()
             self._stack.callback(self._catalog.close)
             self._lookup = Catalog(folder, writable=False)  # sees what is committed while a commit goes on
             self._stack.callback(self._lookup.close)
@@ -92,7 +96,7 @@ class MemoryWriter:
             self._broken = False
             check_model(self._catalog, folder, embedding)
             self._stores = Stores(folder, embedding)
-            repair_if_needed(self._catalog, self._stores, folder)
+            self.mended += repair_if_needed(self._catalog, self._stores, folder)
             self._states = {state.path: state for state in self._catalog.sources()}
             self._stones = self._tombstones()
         except BaseException:
@@ -615,6 +619,14 @@ class MemoryWriter:
 
     # -- inside ----------------------------------------------------------------------------------------
 
+    def _open_catalog(self) -> Catalog:
+        """The catalog; one that cannot be read is put aside, as everything in it can be found out again."""
+        try:
+            return Catalog(self._folder)
+        except DerivedDamagedError:
+            self.mended.append(catalog_aside(self._folder))
+            return Catalog(self._folder)
+
     def _tombstones(self) -> dict[str, Tombstone]:
         """All tombstones. Where one of the two places lacks some, it gets them back."""
         stones = tombstones.load(self._folder)
@@ -701,18 +713,6 @@ class MemoryWriter:
             source = batch.sources[path]
             no = self._catalog.source_no(path, source.harness, safe_text(str(source.root)), source.kind)
             self._catalog.save_source(no, source, None, None, reason, now)
-
-
-def _open_catalog(folder: Path) -> Catalog:
-    """The catalog; one that cannot be read is put aside, as everything in it can be found out again."""
-    try:
-        return Catalog(folder)
-    except MemoryDamagedError:
-        path = folder / book.FILE
-        for suffix in ("", "-wal", "-shm"):
-            with suppress(OSError):
-                os.replace(f"{path}{suffix}", f"{path}{suffix}.damaged")
-        return Catalog(folder)
 
 
 def _path(source: Source) -> str:
