@@ -301,6 +301,17 @@ def test_a_mirror_that_was_deleted_by_hand_is_made_again(
     assert "A lantern more" in texts(ask(open_again(home), "lanterns"))
 
 
+@pytest.mark.parametrize("name", ["lexical/version", "lexical/*.term", "dense/*.seg"])
+def test_a_mirror_whose_index_is_damaged_is_indexed_again(
+    hub: LoopbackHub, ours: MachineA, home: Path, name: str
+) -> None:
+    assert funes(hub, home, "recall", "lanterns", "--memory", f"hf://{NAME}").returncode == 0
+    (path,) = home.rglob(f"remotes/*/{name}")
+    path.write_bytes(b"\xde\xad" * 50)
+    done = funes(hub, home, "recall", "lanterns", "--memory", f"hf://{NAME}")
+    assert (done.returncode, BOAT_HOUSE in done.stdout) == (0, True)
+
+
 def test_a_fetch_that_breaks_off_goes_on_where_it_was(
     hub: LoopbackHub, service: IndexService, ours: MachineA, home: Path
 ) -> None:

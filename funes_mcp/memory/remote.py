@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from funes_mcp.errors import FunesError, MemoryBusyError, MemoryDamagedError
 from funes_mcp.home import private_folder, write_private
-from funes_mcp.memory import dense, derived, lexical, manifest
+from funes_mcp.memory import derived, lexical, manifest
 from funes_mcp.memory.foreign_index import index_apart
 from funes_mcp.memory.label import HubName
 from funes_mcp.memory.lock import WriterLock
@@ -304,8 +304,7 @@ class Mirror:
         return state
 
     def _has_indexes(self) -> bool:
-        words, vectors = self.folder / derived.LEXICAL, self.folder / derived.DENSE
-        return lexical.exists(words) and dense.embedding_of(vectors) is not None
+        return derived.sound(self.folder)
 
     def _is_here(self, state: State, head: RepoHead, indexes: bool) -> bool:
         if state.commit != head.commit or state.private != head.private or (indexes and not state.with_indexes):
