@@ -104,6 +104,21 @@ def test_files_that_could_not_be_written_again_are_told_and_follow(
     assert not any("still hold" in finding.message for finding in agent.service().doctor().findings)
 
 
+def test_what_is_to_be_erased_is_not_lost_with_the_catalog(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise FunesError("The memory could not be written: the disk is full.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("funes_mcp.memory.table.ChunkTable.rewrite", full)
+        with pytest.raises(FunesError, match="files of the memory still hold it"):
+            forget(agent, session=ONE)
+    (agent.memory / "catalog.db").write_bytes(b"garbage" * 1000)
+    for _ in range(2):
+        agent.service().index(IndexRequest())
+    assert agent.files_with(*PLANTED) == []
+    assert sessions(agent) == {TWO}
+
+
 def test_the_dictionary_that_rows_are_packed_with_is_made_again(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("funes_mcp.memory.lexical._SAMPLES", 200)
     texts = [f"the captain of marzipanfjord wrote entry {n} in the log of {n * 7919 % 1009}" for n in range(400)]

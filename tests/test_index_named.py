@@ -83,6 +83,12 @@ def test_the_memory_is_no_source_of_itself(tmp_path: Path) -> None:
     assert service(tmp_path).status().pending == 0
 
 
+def test_a_folder_that_is_named_is_read_though_it_lies_where_funes_keeps_things(tmp_path: Path) -> None:
+    pi_file(tmp_path / ".funes" / "logs" / "p.jsonl")
+    report = service(tmp_path).index(IndexRequest(path=tmp_path / ".funes" / "logs"))
+    assert report.sources["pi"].found == 1
+
+
 def test_another_agents_transcript_is_said_to_be_left_out_by_the_filter(tmp_path: Path) -> None:
     pi_file(tmp_path / "old" / "p.jsonl")
     (tmp_path / "old" / "notes.txt").write_text("no transcript")

@@ -102,6 +102,37 @@ def test_a_damaged_index_is_made_again_by_a_pass_with_nothing_to_read(tmp_path: 
     assert answers(tmp_path) == ()
 
 
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [
+        ("lexical", "lexical.LexicalWriter.add"),
+        ("dense", "dense.DenseWriter.add"),
+        ("dense", "dense.DenseWriter.commit"),
+    ],
+)
+def test_the_making_of_an_index_that_was_cut_off_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, where: str, old: bool
+) -> None:
+    folder = home(tmp_path)
+    if old and name == "lexical":
+        (folder / "lexical/version").write_text("3")
+    else:
+        shutil.rmtree(folder / name)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"funes_mcp.memory.{where}", killed)
+        with pytest.raises(KeyboardInterrupt):
+            MemoryReader.open(folder)
+    assert derived.unfinished(folder)
+    assert answers(tmp_path) == ()
+    assert derived.sound(folder)
+    assert not derived.unfinished(folder)
+
+
 @pytest.mark.parametrize("name", ["lexical/*.store", "lexical/*.fast"])
 def test_damage_that_shows_in_the_middle_of_a_pass_is_mended_in_it(tmp_path: Path, name: str) -> None:
     folder = home(tmp_path)

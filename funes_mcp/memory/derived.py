@@ -1,7 +1,8 @@
 """Bring the read indexes (words and vectors) in line with the table, whatever state they are in.
 
 Both can be deleted at any time, and what is damaged is. What is missing or left over is found by comparing ids, so an
-interrupted build goes on where it stopped.
+interrupted build goes on where it stopped: a mark beside an index that is made from nothing says until its end that it
+is unfinished.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from funes_mcp.errors import DerivedDamagedError, MemoryDamagedError
+from funes_mcp.home import private_folder, write_private
 from funes_mcp.memory import dense, lexical
 from funes_mcp.memory.conversation import in_order
 from funes_mcp.memory.lexical import Entry
@@ -51,11 +53,32 @@ def sound(folder: Path) -> bool:
     """Whether both indexes of the memory in `folder` are there and whole, as far as a short look shows."""
     words, vectors = folder / LEXICAL, folder / DENSE
     return (
-        lexical.exists(words)
+        not unfinished(folder)
+        and lexical.exists(words)
         and not lexical.damage(words)
         and dense.embedding_of(vectors) is not None
         and not dense.damage(vectors)
     )
+
+
+def unfinished(folder: Path) -> bool:
+    """Whether the making of an index of the memory in `folder` was cut off, or goes on now."""
+    return any(_mark(folder / name).exists() for name in (LEXICAL, DENSE))
+
+
+def _mark(index: Path) -> Path:
+    return index.with_name(f"{index.name}.unfinished")
+
+
+@contextmanager
+def _finishing(index: Path, *, begun: bool) -> Iterator[None]:
+    """Mark an index as unfinished while it is made, when nothing of it was there; taken away after the end alone."""
+    mark = _mark(index)
+    if not begun:
+        private_folder(index.parent)
+        write_private(mark, b"")
+    yield
+    mark.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -115,10 +138,11 @@ def catch_up_words(
 ) -> int:
     """The word index's half of `catch_up`. One that turns out to be damaged is made anew."""
     if not everything and lexical.exists(folder) and not lexical.damage(folder):
-        with suppress(DerivedDamagedError):
+        with suppress(DerivedDamagedError), _finishing(folder, begun=True):
             return _caught_up_words(table, folder, told, group)
-    shutil.rmtree(folder, ignore_errors=True)
-    return _caught_up_words(table, folder, told, group)
+    with _finishing(folder, begun=False):
+        shutil.rmtree(folder, ignore_errors=True)
+        return _caught_up_words(table, folder, told, group)
 
 
 def _caught_up_words(table: Rows, folder: Path, told: Callable[[int, int], None] | None, group: int) -> int:
@@ -178,15 +202,21 @@ def rebuild_words(table: Rows, folder: Path, *, told: Callable[[int, int], None]
 
 def catch_up_vectors(table: Rows, folder: Path, *, everything: bool = False, renewed: bool = False) -> int:
     """The vectors' half of `catch_up`. With `renewed` all are taken anew, and the old ones answer until then."""
+    with _finishing(folder, begun=not everything and dense.embedding_of(folder) is not None):
+        if everything:
+            shutil.rmtree(folder, ignore_errors=True)
+        return _caught_up_vectors(table, folder, renewed)
+
+
+def _caught_up_vectors(table: Rows, folder: Path, renewed: bool) -> int:
     embedding = table.embedding if table.embedding.width else Embedding(NO_MODEL, 1)
-    if everything:
-        shutil.rmtree(folder, ignore_errors=True)
     # Vectors of another model answer until all of these are there.
     other = renewed or dense.embedding_of(folder) not in (None, embedding)
     writer = dense.DenseWriter(folder, embedding, fresh=renewed)
     try:
         have = writer.keys()
     except (MemoryDamagedError, OSError):
+        write_private(_mark(folder), b"")
         shutil.rmtree(folder, ignore_errors=True)
         writer = dense.DenseWriter(folder, embedding)
         have = set()

@@ -52,5 +52,5 @@ def catalog_aside(folder: Path) -> str:
             os.replace(f"{path}{suffix}", f"{path}{suffix}.damaged")
     return (
         "The catalog was damaged and was made again from the table; no passage was lost. "
-        f"The damaged one is kept as {path.name}.damaged."
+        f"The damaged one is kept as {path.name}.damaged. Paths that were named to `funes index` are to be named again."
     )

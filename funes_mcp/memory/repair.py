@@ -35,6 +35,7 @@ def repair_if_needed(catalog: Catalog, stores: Stores, folder: Path) -> list[str
     if (
         said
         or catalog.get(STAMP) != str(stores.version)
+        or derived.unfinished(folder)
         or not lexical.exists(folder / derived.LEXICAL)
         or dense.embedding_of(folder / derived.DENSE) != stores.embedding
     ):

@@ -27,7 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from funes_mcp.errors import DerivedDamagedError, FunesError
+from funes_mcp.errors import DerivedDamagedError, FunesError, MemoryBusyError
 from funes_mcp.memory import catalog as book
 from funes_mcp.memory import derived, lance, tombstones
 from funes_mcp.memory.batch import Batch, Put
@@ -581,6 +581,8 @@ class MemoryWriter:
             return False
         try:
             self._erase(told)
+        except (DerivedDamagedError, MemoryBusyError):
+            raise  # whoever called knows what to do
         except FunesError as error:
             raise FunesError(
                 f"{error.message} What was removed is found no more, but files of the memory still hold it.",
@@ -639,6 +641,7 @@ class MemoryWriter:
             with self._catalog.transaction():
                 for stone in stones.values():
                     self._catalog.forget([stone.session], stone.at)
+                self._catalog.put(ERASE, "yes")  # this catalog was made again, and that word with it was lost
         return stones
 
     def _is_forgotten(self, session_id: str, path: str) -> bool:

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from funes_mcp.inference.protocols import Embedder, Reranker
+from funes_mcp.memory.lexical import LONGEST_QUESTION
 from funes_mcp.memory.model import Chunk, Filter, Passage
 from funes_mcp.memory.reader import MemoryReader
 from funes_mcp.memory.terms import identifiers
@@ -161,7 +162,7 @@ def _candidates(
 
     depth = max(question.candidates, question.k)
     words = {s.key: s.score for s in reader.lexical(question.text, question.where, depth * LEG_FACTOR)}
-    if identifiers(question.text):
+    if identifiers(question.text[:LONGEST_QUESTION]):
         for found in reader.lexical(question.text, question.where, depth, exactly=True):
             words.setdefault(found.key, found.score)
     vector = embedder.embed_query(question.text) if embedder is not None else None
