@@ -170,7 +170,7 @@ def _files(path: Path, apart: Collection[Path], tally: Tally) -> Iterator[Path]:
         return
     visited: set[tuple[int, int]] = set()
     named = path.resolve()  # whoever names a folder wants what is in it
-    own = {folder for one in apart if not named.is_relative_to(folder := one.resolve())}
+    own = {kept for one in apart if not named.is_relative_to(kept := one.resolve())}
     for folder, names, files in os.walk(path, followlinks=True):
         if Path(folder).resolve() in own:
             tally.skipped["folder", "of funes itself"] += 1
