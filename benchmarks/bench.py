@@ -189,11 +189,14 @@ class Client:
         self._process.stdin.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
         self.call("tools/list")
 
-    def recall(self, question: str) -> str:
-        """The text of an answer."""
-        result = self.call("tools/call", name="recall", arguments={"query": question})["result"]
+    def recall(self, question: str, **more: object) -> str:
+        """The text of an answer; `more` are further arguments of the tool. Raises `RuntimeError` for an error."""
+        result = self.call("tools/call", name="recall", arguments={"query": question, **more})["result"]
         assert isinstance(result, dict)
-        return "".join(part.get("text", "") for part in result["content"])
+        text = "".join(part.get("text", "") for part in result["content"])
+        if result.get("isError"):
+            raise RuntimeError(text)
+        return text
 
     def rss_mb(self) -> int:
         """Resident memory of the server, where /proc tells; else 0."""

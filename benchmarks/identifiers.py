@@ -55,16 +55,6 @@ def drawn(home: Path, each: int) -> dict[str, list[str]]:
     return {kind: draw.sample(names, min(each, len(names))) for kind, names in rare.items()}
 
 
-def passages(client: Client, question: str) -> list[str]:
-    """The passages of an answer, as they are printed."""
-    result = client.call("tools/call", name="recall", arguments={"query": question, "k": K})["result"]
-    assert isinstance(result, dict)
-    text = "".join(part.get("text", "") for part in result["content"])
-    if result.get("isError"):
-        raise RuntimeError(text)
-    return text.split(BETWEEN)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sessions", type=Path)
@@ -77,7 +67,7 @@ def main() -> None:
         build.run("index", str(given.sessions.resolve()), "--yes")
         client = Client(build)
         client.handshake()
-        passages(client, "warm up")
+        client.recall("warm up")
         asked = drawn(home / ".funes", given.each)
         for form, sentence in FORMS.items():
             seconds: list[float] = []
@@ -86,7 +76,7 @@ def main() -> None:
                 ranks = []
                 for name in names:
                     started = time.perf_counter()
-                    found = passages(client, sentence.format(name))
+                    found = client.recall(sentence.format(name), k=K).split(BETWEEN)
                     seconds.append(time.perf_counter() - started)
                     ranks.append(next((at for at, text in enumerate(found, 1) if name.lower() in text.lower()), 0))
                 whole += ranks

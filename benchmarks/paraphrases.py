@@ -30,12 +30,7 @@ NONSENSE = ("xyzzy qwfp", "blorpt", "zorgle the frobnitz quux", "how do I wibble
 
 def ask(client: Client, question: str, block_type: str | None, least: float | None) -> list[str]:
     """The different sessions of an answer, best first."""
-    arguments: dict[str, object] = {"query": question, "k": 40, "block_type": block_type, "min_relevance": least}
-    result = client.call("tools/call", name="recall", arguments=arguments)["result"]
-    assert isinstance(result, dict)
-    text = "".join(part.get("text", "") for part in result["content"])
-    if result.get("isError"):
-        raise RuntimeError(text)
+    text = client.recall(question, k=40, block_type=block_type, min_relevance=least)
     return list(dict.fromkeys(session for session, _ in GET.findall(text)))
 
 
