@@ -118,6 +118,7 @@ class DeepModels:
         bundled: Callable[[], Embedder] | None = None,
         maxsim: Callable[[], Reranker] | None = None,
     ) -> None:
+        self._root = home.root
         self._memory = home.memory
         self._bundled = bundled
         self._maxsim = maxsim
@@ -563,6 +564,15 @@ class DeepModels:
             )
         finally:
             reader.close()
+
+    def copies(self) -> list[tuple[str, Embedding]]:
+        """The stamp of each memory of which there is a copy here, under the name of the copy's folder."""
+        from funes_mcp.memory.dense import embedding_of
+        from funes_mcp.memory.derived import DENSE
+        from funes_mcp.memory.remote import mirrors
+
+        found = ((folder.name, embedding_of(folder / DENSE)) for folder, _ in mirrors(self._root))
+        return [(name, stamp) for name, stamp in found if stamp is not None]
 
     def deepen(self, seconds: float | None = TURN_S, told: Advance | None = None) -> Deepened:
         """Embed what has no vector yet, newest first: first what the memory moves to, then what it lacks.

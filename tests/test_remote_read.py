@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import rust_memory
 from hub_server import READER, LoopbackHub
-from memory_support import Transcript, store, transcript
+from memory_support import MODEL, Transcript, store, transcript
 from rust_memory import rust_rows
 
 from funes_mcp import remotes, render
@@ -205,6 +205,14 @@ def test_a_bound_memory_that_cannot_be_had_is_stood_in_for_and_a_named_one_is_no
         ask(service, "lanterns")
     with pytest.raises(HubUnreachableError):
         service.get(GetRequest("llll-1", "llll-1-0", memory=NAME))
+
+
+def test_the_model_of_a_copy_is_listed(service: IndexService, ours: MachineA) -> None:
+    assert service.models.copies() == []
+    ask(service, "lanterns")
+    ((name, stamp),) = service.models.copies()
+    assert "acme" in name
+    assert stamp == MODEL
 
 
 @pytest.mark.parametrize("bound", [False, True])

@@ -13,6 +13,8 @@ import click
 
 from funes_mcp.cli import deeper, terminal
 from funes_mcp.deepmodels import DeepModels, MemoryState, ModelState
+from funes_mcp.memory.derived import NO_MODEL
+from funes_mcp.memory.model import Embedding
 from funes_mcp.models import Service
 from funes_mcp.render import harmless, size_text
 
@@ -39,12 +41,16 @@ def command(context: click.Context, verify: bool, as_json: bool) -> int:
     if context.invoked_subcommand is not None:
         return 0
     models = _models(context)
-    states, memory = models.states(whole=verify), models.memory_state()
+    states, memory, copies = models.states(whole=verify), models.memory_state(), models.copies()
     if as_json:
-        value = {"models": [asdict(s) for s in states], "memory": asdict(memory) if memory else None}
+        value = {
+            "models": [asdict(s) for s in states],
+            "memory": asdict(memory) if memory else None,
+            "copies": [{"name": name, **asdict(stamp)} for name, stamp in copies],
+        }
         terminal.out(json.dumps(value, ensure_ascii=False) + "\n")
     else:
-        terminal.out(_listed(states, memory))
+        terminal.out(_listed(states, memory, copies))
     return 1 if any(state.state == "broken" for state in states) else 0
 
 
@@ -95,7 +101,7 @@ def _models(context: click.Context) -> DeepModels:
     return open_service().models
 
 
-def _listed(states: list[ModelState], memory: MemoryState | None) -> str:
+def _listed(states: list[ModelState], memory: MemoryState | None, copies: list[tuple[str, Embedding]]) -> str:
     lines = []
     for state in states:
         facts: list[str] = [state.state]
@@ -119,6 +125,9 @@ def _listed(states: list[ModelState], memory: MemoryState | None) -> str:
         lines.append(f"memory    {path}  {memory.model or 'no model'}, {memory.width} numbers, {vectors} passages")
         if memory.moving_to:
             lines.append(f"          on the way to {memory.moving_to}: {memory.moved:,} of {memory.chunks:,} passages")
+    for name, stamp in copies:
+        model = "no vectors that can be used" if stamp.model == NO_MODEL else f"{stamp.model}, {stamp.width} numbers"
+        lines.append(f"copy      {name}  {model}")
     missing = [state.name for state in states if state.state == "not here"]
     if missing:
         lines.append("`funes models pull` fetches what is not here.")
