@@ -120,7 +120,7 @@ def test_what_is_to_be_erased_is_not_lost_with_the_catalog(agent: Agent, monkeyp
 
 
 def test_the_dictionary_that_rows_are_packed_with_is_made_again(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("funes_mcp.memory.lexical._SAMPLES", 200)
+    monkeypatch.setattr("funes_mcp.memory.packing._SAMPLES", 200)
     texts = [f"the captain of marzipanfjord wrote entry {n} in the log of {n * 7919 % 1009}" for n in range(400)]
     agent.write(THREE, *texts)
     agent.service().index(IndexRequest())

@@ -833,8 +833,8 @@ def _data_bytes(folder: Path) -> int:
 def test_a_reader_keeps_the_dictionary_of_the_index_that_it_looks_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("funes_mcp.memory.lexical._SAMPLES", 20)
-    monkeypatch.setattr("funes_mcp.memory.lexical._DICTIONARY_SIZE", 2_000)
+    monkeypatch.setattr("funes_mcp.memory.packing._SAMPLES", 20)
+    monkeypatch.setattr("funes_mcp.memory.packing._DICTIONARY_SIZE", 2_000)
     words = [blake2b(bytes([number]), digest_size=5).hexdigest() for number in range(200)]
     file = transcript("one")
     for row in range(100):

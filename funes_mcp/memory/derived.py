@@ -18,8 +18,8 @@ from funes_mcp.errors import DerivedDamagedError, MemoryDamagedError
 from funes_mcp.home import private_folder, write_private
 from funes_mcp.memory import dense, lexical
 from funes_mcp.memory.conversation import in_order
-from funes_mcp.memory.lexical import Entry
 from funes_mcp.memory.model import Chunk, Embedding
+from funes_mcp.memory.packing import Entry
 from funes_mcp.memory.table import RowPlace
 
 if TYPE_CHECKING:

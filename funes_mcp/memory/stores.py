@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from funes_mcp.errors import FunesError
 from funes_mcp.memory import dense, derived, lexical
-from funes_mcp.memory.lexical import Entry
 from funes_mcp.memory.model import Chunk, Embedding
+from funes_mcp.memory.packing import Entry
 from funes_mcp.memory.plan import Plan
 from funes_mcp.memory.rows import neighbours
 from funes_mcp.memory.table import ChunkTable, table_path, table_version
