@@ -213,16 +213,22 @@ def _look_at_deletions(survey: Survey, found: _Findings) -> None:
 
 def _look_at_memory(home: FunesHome, found: _Findings, recall: Recall) -> tuple[dict[str, Coverage], Counter[str]]:
     from funes_mcp.errors import NoMemoryError
-    from funes_mcp.memory.lock import WriterLock
+    from funes_mcp.memory.lock import WriterLock, is_held
     from funes_mcp.memory.table import table_path, table_version
 
     folder = home.memory
     if table_version(table_path(folder)) is None:
         raise NoMemoryError
     lock = WriterLock(folder)
-    quiet = lock.acquire(_PATIENCE_S)
     try:
-        if not quiet:
+        quiet = lock.acquire(_PATIENCE_S)
+        refused = ""
+    except OSError as error:  # it is read all the same
+        quiet, refused = not is_held(folder), error.strerror or str(error)
+    try:
+        if refused:
+            found.add("lock", "note", f"nothing can be written to the memory ({refused})")
+        elif not quiet:
             found.add("lock", "note", "another funes process is writing; rows are not compared", "Try again later.")
         elif lock.dirty:
             found.add("lock", "note", "a process left word of work that nobody took; the next index does it")

@@ -298,6 +298,10 @@ def test_a_memory_that_cannot_be_written_to_is_read(tmp_path: Path, request: pyt
     home(tmp_path)
     request.getfixturevalue("read_only")
     assert answers(tmp_path) == ()
+    report = service(tmp_path).doctor()
+    assert report.problems == 0
+    assert any("nothing can be written" in finding.message for finding in report.findings)
+    assert sum(harness.chunks for harness in report.harnesses) == 2
 
 
 def test_a_memory_that_cannot_be_brought_up_to_date_is_read_as_it_is(
