@@ -55,6 +55,8 @@ class DerivedDamagedError(MemoryDamagedError):
         hint = hint or f"Delete {path}: the next recall makes it again from the table."
         super().__init__(f"{path} is damaged: {reason}. No passage is lost by that.", hint)
         self.path = path
+        #: Which file the one who met the damage had open; None when that is not known.
+        self.met: tuple[int, ...] | None = None
 
 
 class ModelMismatchError(FunesError):

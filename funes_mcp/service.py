@@ -222,7 +222,7 @@ class IndexService:
                 damage = damage_in(error, self._home.memory)
                 if damage is None:
                     raise
-                report = IndexReport(notes=[*report.notes, put_away(damage)])
+                report = IndexReport(notes=[*report.notes, put_away(damage, alone=True)])
         return self._index(adapters, request, progress, report)
 
     def _index(
@@ -554,7 +554,7 @@ class IndexService:
                 return do()
             except (DerivedDamagedError, sqlite3.DatabaseError) as error:
                 reader = self._readers.get(label)
-                damage = None if reader is None else damage_in(error, self._folder(label))
+                damage = None if reader is None else damage_in(error, self._folder(label), reader.opened)
                 if damage is None:  # of a memory that is not of this machine, or cannot be opened at all
                     raise
                 self._readers[label] = MemoryReader.open(damage.path.parent, label=label, damaged=damage)

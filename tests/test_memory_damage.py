@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sqlite3
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,8 +16,9 @@ from memory_support import MODEL, embed, put, store, transcript
 
 from funes_mcp.errors import DerivedDamagedError, FunesError, MemoryBusyError
 from funes_mcp.memory import derived, lexical
-from funes_mcp.memory.catalog import FILE, Catalog
+from funes_mcp.memory.catalog import FILE, Catalog, identity
 from funes_mcp.memory.lock import WriterLock
+from funes_mcp.memory.mending import damage_in
 from funes_mcp.memory.model import Filter
 from funes_mcp.memory.reader import MemoryReader
 from funes_mcp.memory.writer import MemoryWriter
@@ -372,3 +374,65 @@ def test_a_busy_writer_is_told_of_where_an_index_is_damaged(tmp_path: Path, monk
     monkeypatch.setattr(reader, "_PATIENCE", 0.1)
     with WriterLock(folder), pytest.raises(MemoryBusyError, match="being built"):
         MemoryReader.open(folder)
+
+
+def torn_in_place(path: Path) -> None:
+    """The same file for who has it open, with pages that are none."""
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xde\xad" * ((path.stat().st_size - 4096) // 2))
+
+
+def test_a_catalog_that_another_process_has_mended_is_left_to_it(tmp_path: Path) -> None:
+    folder = home(tmp_path)
+    open_before = MemoryReader.open(folder)
+    damage = damage_in(sqlite3.DatabaseError("malformed"), folder, open_before.opened)
+    assert damage is not None
+    torn_in_place(folder / FILE)
+    assert index(tmp_path).failures == []
+    mended, kept = identity(folder), (folder / f"{FILE}.damaged").read_bytes()
+    reader = MemoryReader.open(folder, damaged=damage)
+    assert (reader.news(), reader.sessions()) == ((), ["one"])
+    assert (identity(folder), (folder / f"{FILE}.damaged").read_bytes()) == (mended, kept)
+
+
+def test_a_catalog_that_nobody_has_mended_is_put_aside(tmp_path: Path) -> None:
+    folder = home(tmp_path)
+    damage = damage_in(sqlite3.DatabaseError("malformed"), folder, MemoryReader.open(folder).opened)
+    assert "catalog was damaged" in MemoryReader.open(folder, damaged=damage).news()[0]
+
+
+@pytest.mark.parametrize("name", [derived.LEXICAL, derived.DENSE])
+def test_an_index_that_another_process_has_mended_is_not_made_again(tmp_path: Path, name: str) -> None:
+    folder = home(tmp_path)
+    shutil.rmtree(folder / name)
+    damage = DerivedDamagedError(folder / name, "it is gone")
+    news = [MemoryReader.open(folder, damaged=damage).news() for _ in range(2)]
+    assert [len(said) for said in news] == [1, 0]
+
+
+@pytest.mark.parametrize("name", [derived.LEXICAL, derived.DENSE])
+def test_damage_that_no_look_at_the_files_finds_is_mended(tmp_path: Path, name: str) -> None:
+    folder = home(tmp_path)
+    damage = damage_in(DerivedDamagedError(folder / name, "a row"), folder, MemoryReader.open(folder).opened)
+    assert "index was damaged" in MemoryReader.open(folder, damaged=damage).news()[0]
+
+
+def test_vectors_that_another_process_is_making_again_are_waited_for(tmp_path: Path) -> None:
+    folder = home(tmp_path)
+    memory = service(tmp_path)
+    memory.recall(RecallRequest("zanzibar"))
+    shutil.move(folder / derived.DENSE, tmp_path / "made")
+    lock = WriterLock(folder)
+    assert lock.acquire()
+
+    def finish() -> None:
+        shutil.move(tmp_path / "made", folder / derived.DENSE)
+        os.utime(folder / derived.DENSE / "manifest.json")
+        lock.release()
+
+    other = threading.Timer(0.3, finish)
+    other.start()
+    answer = memory.recall(RecallRequest("zanzibar"))
+    other.join()
+    assert (len(answer.hits), answer.notes) == (2, ())

@@ -326,6 +326,33 @@ def damage_of(path: Path, error: sqlite3.Error) -> DerivedDamagedError | None:
     return None
 
 
+def identity(folder: Path) -> tuple[int, int] | None:
+    """Which file the catalog in `folder` is; None when there is none. Another one has another, whatever is in it."""
+    try:
+        stat = (folder / FILE).stat()
+    except FileNotFoundError:
+        return None
+    return stat.st_dev, stat.st_ino
+
+
+def damage(folder: Path) -> str:
+    """What is wrong with the catalog in `folder`, in a few words; "" for nothing. Reads all of it.
+
+    Raises:
+        FunesError: It cannot be got at.
+    """
+    if identity(folder) is None:
+        return "it is gone"
+    try:
+        catalog = Catalog(folder, writable=False)
+    except DerivedDamagedError as error:
+        return error.message
+    try:
+        return catalog.damage()
+    finally:
+        catalog.close()
+
+
 def _trouble(path: Path, error: sqlite3.Error) -> FunesError:
     damage = damage_of(path, error)
     if damage is not None:
@@ -350,6 +377,8 @@ class Catalog:
 
     def __init__(self, folder: Path, *, writable: bool = True) -> None:
         self._path = path = (folder / FILE).absolute()
+        # Before it is opened: when another takes its place in between, that shows at the next look.
+        self._identity = identity(folder)
         self._copy: TemporaryDirectory[str] | None = None
         if writable:
             private_folder(folder)
@@ -413,6 +442,30 @@ class Catalog:
             self._db.executescript(f"begin; {_SCHEMA}; pragma user_version = {VERSION}; commit;")
         elif version != VERSION:
             raise DerivedDamagedError(self._path, "it was made by another version of funes", _MAKE_AGAIN)
+
+    @property
+    def identity(self) -> tuple[int, int] | None:
+        """Which file is open, as `identity` says it; None for one that was only made by that."""
+        return self._identity
+
+    def damage(self) -> str:
+        """What is wrong with it, in a few words; "" for nothing. Reads all of it."""
+        blank = sqlite3.connect(":memory:")
+        try:
+            blank.executescript(_SCHEMA)
+            wanted = {name for (name,) in blank.execute("select name from sqlite_master")}
+        finally:
+            blank.close()
+        try:
+            lacking = wanted - {name for (name,) in self._db.execute("select name from sqlite_master")}
+            wrong = str(self._db.execute("pragma integrity_check(1)").fetchone()[0])
+        except sqlite3.Error as error:
+            if damage_of(self._path, error) is None:
+                raise _trouble(self._path, error) from error
+            return str(error)
+        if lacking:
+            return f"it lacks {', '.join(sorted(lacking))}"
+        return "" if wrong == "ok" else wrong
 
     def close(self) -> None:
         """Let go of the file."""

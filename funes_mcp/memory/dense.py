@@ -107,6 +107,12 @@ def embedding_of(folder: Path) -> Embedding | None:
     return Embedding(manifest.model, manifest.width)
 
 
+def stamp_of(folder: Path) -> tuple[int, int, int]:
+    """Tells apart the commits of the vectors in a folder. Raises `OSError`."""
+    stat = (folder / _MANIFEST).stat()
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+
 def damage(folder: Path) -> str:
     """What is wrong with the vectors of this version in a folder, in a few words; "" for nothing.
 
@@ -313,6 +319,11 @@ class DenseReader:
         return Embedding(self._manifest.model, self._manifest.width)
 
     @property
+    def stamp(self) -> tuple[int, int, int] | None:
+        """Which commit is read, as `stamp_of` says it; None before the first."""
+        return self._stamp
+
+    @property
     def size(self) -> int:
         """How many chunks have a vector."""
         return self._manifest.alive
@@ -424,12 +435,11 @@ class DenseReader:
 
     def _signature(self) -> tuple[int, int, int]:
         try:
-            stat = (self._folder / _MANIFEST).stat()
+            return stamp_of(self._folder)
         except FileNotFoundError as error:
             raise DerivedDamagedError(self._folder, "there are no vectors") from error
         except OSError as error:
             raise FunesError(f"The vectors in {self._folder} cannot be read: {error.strerror or error}.") from error
-        return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
     def _allowed(self, rows: _Rows, alive: Any, where: Filter) -> Any:
         """A mask of the rows that a filter lets through, or None when it is all of them."""

@@ -158,6 +158,12 @@ def exists(folder: Path) -> bool:
         return False
 
 
+def stamp_of(folder: Path) -> tuple[int, int, int]:
+    """Tells apart the commits of the index in a folder. Raises `OSError`."""
+    stat = (folder / "meta.json").stat()
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+
 def damage(folder: Path, *, thorough: bool = False) -> str:
     """What is wrong with the index of this version in a folder, in a few words; "" for nothing.
 
@@ -335,7 +341,6 @@ class LexicalReader:
 
         self._tantivy = tantivy
         self._folder = folder
-        self._meta = folder / "meta.json"
         self._schema = _schema()
         self._analyzers = Analyzers()
         self._names: terms.Names | None = None
@@ -394,6 +399,11 @@ class LexicalReader:
             self._open()
         else:
             self._searcher = self._index.searcher()
+
+    @property
+    def stamp(self) -> tuple[int, int, int]:
+        """Which commit is read, as `stamp_of` says it."""
+        return self._stamp
 
     @property
     def size(self) -> int:
@@ -553,8 +563,7 @@ class LexicalReader:
             return sorted(name for name, _ in self._searcher.terms_with_prefix(field, ""))
 
     def _signature(self) -> tuple[int, int, int]:
-        stat = self._meta.stat()
-        return stat.st_mtime_ns, stat.st_size, stat.st_ino
+        return stamp_of(self._folder)
 
     def _among(self, field: str, values: list[int]) -> Any:
         query = self._tantivy.Query

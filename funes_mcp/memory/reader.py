@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from funes_mcp.errors import DerivedDamagedError, FunesError, MemoryBusyError, MemoryDamagedError, NoMemoryError
+from funes_mcp.memory import catalog as book
 from funes_mcp.memory import conversation, dense, derived, lexical
 from funes_mcp.memory.catalog import Catalog, TurnFacts
 from funes_mcp.memory.chunk import chunk_id, stitch
@@ -106,7 +107,8 @@ class MemoryReader:
             label: How the person calls this memory.
             table: A folder that holds `chunks.lance` elsewhere, for reading only; `folder` then needs no
                 catalog.
-            damaged: How something made from the table turned out to be damaged: it is made again.
+            damaged: How something made from the table turned out to be damaged: it is made again, unless another
+                process has done so.
 
         Raises:
             NoMemoryError: There is no table. Found out from file names alone.
@@ -153,6 +155,16 @@ class MemoryReader:
         if changed:
             self._found = {}
         return changed
+
+    @property
+    def opened(self) -> dict[str, tuple[int, ...]]:
+        """Which catalog, and which commit of the indexes, is read, by the names of their files; see `damage_in`."""
+        found: dict[str, tuple[int, ...] | None] = {
+            derived.LEXICAL: self._words.stamp,
+            derived.DENSE: self._vectors.stamp,
+            book.FILE: None if self._catalog is None else self._catalog.identity,
+        }
+        return {name: stamp for name, stamp in found.items() if stamp is not None}
 
     def news(self) -> tuple[str, ...]:
         """Sentences about what was damaged and made again, each said once, and why the memory is behind its table."""
@@ -426,8 +438,8 @@ def _catch_up(folder: Path, damaged: DerivedDamagedError | None, said: list[str]
             raise MemoryBusyError("The memory is being built by another process.", "Try again in a moment.")
         time.sleep(0.05)
     with lock:
-        if damaged is not None:
-            said.append(put_away(damaged))
+        if damaged is not None and (sentence := put_away(damaged)):
+            said.append(sentence)
         with MemoryWriter.open(folder, ChunkTable.open(folder).embedding) as writer:
             said += writer.mended
 
