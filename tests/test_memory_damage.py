@@ -436,3 +436,23 @@ def test_vectors_that_another_process_is_making_again_are_waited_for(tmp_path: P
     answer = memory.recall(RecallRequest("zanzibar"))
     other.join()
     assert (len(answer.hits), answer.notes) == (2, ())
+
+
+def test_a_server_reads_the_catalog_that_took_the_place_of_its_own(tmp_path: Path) -> None:
+    folder = home(tmp_path)
+    memory = service(tmp_path)
+    assert memory.sessions() == ["one"]
+    garbage(folder / FILE)
+    claude_file(tmp_path, "two", "gamma zanzibar")
+    index(tmp_path)
+    assert memory.sessions() == ["one", "two"]
+    assert memory.get(GetRequest("two", "two-0", 0)).found
+
+
+def test_a_catalog_that_is_not_filled_yet_takes_no_place(tmp_path: Path) -> None:
+    folder = home(tmp_path)
+    reader = MemoryReader.open(folder)
+    os.replace(folder / FILE, folder / f"{FILE}.damaged")
+    Catalog(folder).close()
+    assert not reader.refresh()
+    assert reader.sessions() == ["one"]

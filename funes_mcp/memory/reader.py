@@ -24,6 +24,7 @@ from funes_mcp.memory.lock import WriterLock
 from funes_mcp.memory.mending import PARTS, damage_in, put_away
 from funes_mcp.memory.model import Chunk, Embedding, Filter, Passage, Scored, Sighting
 from funes_mcp.memory.repair import is_in_line
+from funes_mcp.memory.stamp import STAMP
 from funes_mcp.memory.table import NAME, ChunkTable, table_path, table_version
 from funes_mcp.memory.times import UNDATED
 
@@ -84,6 +85,7 @@ class MemoryReader:
     """A memory, open for reading. Use `open`. Searches and reads may run in several threads at once."""
 
     def __init__(self, index: Path, catalog: Catalog | None, mended: Sequence[str] = (), behind: str = "") -> None:
+        self._folder = index
         self._mended = tuple(mended)
         self._behind = behind
         self._words = lexical.LexicalReader(index / derived.LEXICAL)
@@ -152,9 +154,30 @@ class MemoryReader:
         """Look at the newest commit; a few file stats when there is none. True when there was one."""
         changed = self._words.refresh()
         changed = self._vectors.refresh() or changed
+        changed = self._renew_catalog() or changed
         if changed:
             self._found = {}
         return changed
+
+    def _renew_catalog(self) -> bool:
+        """Open the catalog that another process has put in the place of this one. False when there is none."""
+        if self._catalog is None:  # of an index without one
+            return False
+        found = book.identity(self._folder)
+        if found is None or found == self._catalog.identity:
+            return False
+        try:
+            catalog = Catalog.found(self._folder)
+        except FunesError:  # what is open can be read
+            return False
+        if catalog is None:
+            return False
+        if catalog.get(STAMP) is None:  # it is being filled
+            catalog.close()
+            return False
+        # The old one is not closed: another thread may be reading it. It goes when nobody refers to it.
+        self._catalog = catalog
+        return True
 
     @property
     def opened(self) -> dict[str, tuple[int, ...]]:
@@ -326,10 +349,10 @@ class MemoryReader:
 
     def _conversation(self, session_id: str) -> tuple[list[Node], Callable[[Sequence[str]], dict[str, list[Chunk]]]]:
         """The turns of a session, and a way to get the rows of some of them."""
-        session = None if self._catalog is None else self._catalog.find_session(session_id)
-        if self._catalog is None or session is None:
+        catalog = self._catalog  # all from one, as a refresh may put another in its place
+        session = None if catalog is None else catalog.find_session(session_id)
+        if catalog is None or session is None:
             return self._conversation_of_rows(session_id)
-        catalog = self._catalog
         messages: dict[str, int] = {}
         nodes: list[Node] = []
         places = catalog.places_of_session(session)
