@@ -456,3 +456,30 @@ def test_a_catalog_that_is_not_filled_yet_takes_no_place(tmp_path: Path) -> None
     Catalog(folder).close()
     assert not reader.refresh()
     assert reader.sessions() == ["one"]
+
+
+@pytest.mark.parametrize("by_another", [True, False])
+def test_a_memory_that_was_behind_is_so_no_longer_when_it_could_be_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_another: bool
+) -> None:
+    from funes_mcp.memory import reader
+
+    folder = home(tmp_path)
+    base = sqlite3.connect(folder / FILE)
+    with base:
+        base.execute("update meta set value = '0' where name = 'table_version'")
+    base.close()
+    memory = service(tmp_path)
+
+    def full(*_: object) -> bool:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(WriterLock, "acquire", full)
+        assert "No space left" in memory.recall(RecallRequest("zanzibar")).notes[0]
+        assert "No space left" in memory.recall(RecallRequest("zanzibar")).notes[0]
+    if by_another:
+        index(tmp_path)
+    else:
+        monkeypatch.setattr(reader, "_TRY_EVERY", 0.0)
+    assert memory.recall(RecallRequest("zanzibar")).notes == ()

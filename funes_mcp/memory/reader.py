@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _REMEMBERED: Final = 50_000
 _PATIENCE: Final = 5.0
+#: Seconds between two tries to bring an open memory in line with its table.
+_TRY_EVERY: Final = 60.0
 _REVISION: Final = "model_revision"
 _INDEX_STAMP: Final = "index_of"
 
@@ -88,6 +90,7 @@ class MemoryReader:
         self._folder = index
         self._mended = tuple(mended)
         self._behind = behind
+        self._tried = time.monotonic()
         self._words = lexical.LexicalReader(index / derived.LEXICAL)
         self._vectors = dense.DenseReader(index / derived.DENSE)
         self._catalog = catalog
@@ -155,16 +158,21 @@ class MemoryReader:
         changed = self._words.refresh()
         changed = self._vectors.refresh() or changed
         changed = self._renew_catalog() or changed
+        if self._behind and self._try_again():
+            self._words.refresh()
+            self._vectors.refresh()
+            self._renew_catalog()
+            changed = True
         if changed:
             self._found = {}
         return changed
 
     def _renew_catalog(self) -> bool:
         """Open the catalog that another process has put in the place of this one. False when there is none."""
-        if self._catalog is None:  # of an index without one
+        if self._catalog is None and not self._behind:  # of an index without one
             return False
         found = book.identity(self._folder)
-        if found is None or found == self._catalog.identity:
+        if found is None or (self._catalog is not None and found == self._catalog.identity):
             return False
         try:
             catalog = Catalog.found(self._folder)
@@ -177,6 +185,25 @@ class MemoryReader:
             return False
         # The old one is not closed: another thread may be reading it. It goes when nobody refers to it.
         self._catalog = catalog
+        return True
+
+    def _try_again(self) -> bool:
+        """Whether a memory that was behind its table is so no longer; now and then something is done about it."""
+        if not is_in_line(self._catalog, self._folder):
+            if time.monotonic() - self._tried < _TRY_EVERY:
+                return False
+            self._tried = time.monotonic()
+            said: list[str] = []
+            try:
+                behind = _put_in_order(self._folder, None, said)
+            except MemoryBusyError:
+                return False
+            finally:
+                self._mended = (*self._mended, *said)
+            if behind:
+                self._behind = behind
+                return False
+        self._behind = ""
         return True
 
     @property
