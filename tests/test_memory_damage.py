@@ -23,6 +23,7 @@ from funes_mcp.memory.model import Filter
 from funes_mcp.memory.reader import MemoryReader
 from funes_mcp.memory.writer import MemoryWriter
 from funes_mcp.models import GetRequest, RecallRequest
+from funes_mcp.retrieval import nothing
 
 Harm = Callable[[Path], object]
 
@@ -456,6 +457,17 @@ def test_a_catalog_that_is_not_filled_yet_takes_no_place(tmp_path: Path) -> None
     Catalog(folder).close()
     assert not reader.refresh()
     assert reader.sessions() == ["one"]
+
+
+def test_a_memory_with_an_empty_word_index_is_not_called_empty(tmp_path: Path) -> None:
+    folder = home(tmp_path)
+    writer = lexical.LexicalWriter(folder / derived.LEXICAL, bulk=False)
+    writer.delete(lexical.LexicalReader(folder / derived.LEXICAL).keys())
+    writer.commit()
+    writer.close()
+    reader = MemoryReader.open(folder)
+    said = nothing.reason(reader, "zanzibar", Filter(), {}, judged=False)
+    assert said == "the word index holds none of the passages"
 
 
 @pytest.mark.parametrize("by_another", [True, False])

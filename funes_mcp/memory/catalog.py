@@ -623,6 +623,10 @@ class Catalog:
         )
         return [str(row[0]) for row in rows]
 
+    def holds_messages(self) -> bool:
+        """Whether anything is stored."""
+        return bool(self._db.execute("select exists(select 1 from messages)").fetchone()[0])
+
     def session_count(self) -> int:
         """How many sessions have something stored or standing in them."""
         row = self._db.execute("select count(distinct session) from sightings").fetchone()

@@ -237,6 +237,13 @@ class MemoryReader:
         return self._words.size
 
     @property
+    def is_empty(self) -> bool:
+        """Whether no chunk is stored, in whatever state the indexes are."""
+        return not (
+            self._words.size or self._vectors.size or (self._catalog is not None and self._catalog.holds_messages())
+        )
+
+    @property
     def embedded(self) -> int:
         """How many of them have a vector."""
         return self._vectors.size

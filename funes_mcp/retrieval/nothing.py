@@ -21,7 +21,7 @@ def reason(reader: MemoryReader, question: str, where: Filter, typed: Mapping[st
         judged: Whether passages were found, and none of them was relevant enough.
     """
     if not reader.chunks:
-        return "the memory holds no passages yet"
+        return "the memory holds no passages yet" if reader.is_empty else "the word index holds none of the passages"
     if not judged and where != Filter() and not reader.any_pass(where):
         return _excluded(reader, where, typed)
     if not has_words(question):
