@@ -19,8 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -209,6 +209,23 @@ class Client:
         assert self._process.stdin
         self._process.stdin.close()
         self._process.wait(10)
+
+
+@contextmanager
+def served(funes: str, sessions: Path) -> Iterator[tuple[Client, Build]]:
+    """A server on a memory of these transcripts, in a throwaway home. Ends the program when a command fails."""
+    home = Path(tempfile.mkdtemp(prefix="funes-bench-"))
+    try:
+        build = Build(shlex.split(funes), home)
+        build.run("index", str(sessions.resolve()), "--yes")
+        client = Client(build)
+        client.handshake()
+        yield client, build
+        client.close()
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"{error.cmd} failed ({error.returncode}):\n{error.stderr}")
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
 
 
 def bench_handshake(build: Build, repeat: int, **more: object) -> None:

@@ -12,18 +12,13 @@ from __future__ import annotations
 import argparse
 import random
 import re
-import shlex
-import shutil
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 from collections import Counter, defaultdict
 from pathlib import Path
 
 import lancedb
-from bench import Build, Client, report
+from bench import report, served
 
 _BEFORE, _AFTER = r"(?<![\w./-])", r"(?![\w./-])"
 KINDS = {
@@ -61,14 +56,9 @@ def main() -> None:
     parser.add_argument("--funes", default="funes", help="the command under test")
     parser.add_argument("--each", type=int, default=60, help="identifiers of each kind")
     given = parser.parse_args()
-    home = Path(tempfile.mkdtemp(prefix="funes-bench-"))
-    try:
-        build = Build(shlex.split(given.funes), home)
-        build.run("index", str(given.sessions.resolve()), "--yes")
-        client = Client(build)
-        client.handshake()
+    with served(given.funes, given.sessions) as (client, build):
         client.recall("warm up")
-        asked = drawn(home / ".funes", given.each)
+        asked = drawn(build.home / ".funes", given.each)
         for form, sentence in FORMS.items():
             seconds: list[float] = []
             whole: list[int] = []
@@ -82,11 +72,6 @@ def main() -> None:
                 whole += ranks
                 told(f"{kind} {form}", ranks)
             told(f"identifiers {form}", whole, p50_ms=round(1e3 * statistics.median(seconds), 1))
-        client.close()
-    except subprocess.CalledProcessError as error:
-        sys.exit(f"{error.cmd} failed ({error.returncode}):\n{error.stderr}")
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
 
 
 def told(name: str, ranks: list[int], **more: float) -> None:

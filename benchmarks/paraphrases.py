@@ -13,16 +13,11 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import shlex
-import shutil
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 from pathlib import Path
 
-from bench import Build, Client, report
+from bench import Client, report, served
 
 GET = re.compile(r"^\s*(?:→|->)\s*get\s+(\S+)\s+(\S+)", re.MULTILINE)
 NONSENSE = ("xyzzy qwfp", "blorpt", "zorgle the frobnitz quux", "how do I wibble the snorkwangle", "mxyzptlk", "fnord")
@@ -43,28 +38,18 @@ def main() -> None:
     parser.add_argument("--wrong", action="store_true", help="SESSIONS has nothing to do with the questions")
     given = parser.parse_args()
     asked = json.loads((Path(__file__).parent / "paraphrases.json").read_text("utf-8"))
-    home = Path(tempfile.mkdtemp(prefix="funes-bench-"))
-    try:
-        build = Build(shlex.split(given.funes), home)
-        build.run("index", str(given.sessions.resolve()), "--yes")
-        client = Client(build)
-        client.handshake()
+    ranks, seconds, empty = [], [], 0
+    questions = [(one["query"], set(one["sessions"])) for one in asked]
+    if given.wrong:
+        questions += [(text, set()) for text in NONSENSE]
+    with served(given.funes, given.sessions) as (client, _):
         ask(client, "warm up", None, None)
-        ranks, seconds, empty = [], [], 0
-        questions = [(one["query"], set(one["sessions"])) for one in asked]
-        if given.wrong:
-            questions += [(text, set()) for text in NONSENSE]
         for question, gold in questions:
             started = time.perf_counter()
             order = ask(client, question, given.block_type, given.min_relevance)
             seconds.append(time.perf_counter() - started)
             empty += not order
             ranks.append(next((rank for rank, session in enumerate(order, 1) if session in gold), 0))
-        client.close()
-    except subprocess.CalledProcessError as error:
-        sys.exit(f"{error.cmd} failed ({error.returncode}):\n{error.stderr}")
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
     seconds.sort()
     report(
         "paraphrases" + (f" {given.block_type}" if given.block_type else "") + (" wrong" if given.wrong else ""),
