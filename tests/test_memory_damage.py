@@ -76,6 +76,14 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / ".funes" / "memory"
 
 
+def fall_behind(folder: Path) -> None:
+    """Leave the catalog and the indexes at an earlier version of the table."""
+    base = sqlite3.connect(folder / FILE)
+    with base:
+        base.execute("update meta set value = '0' where name = 'table_version'")
+    base.close()
+
+
 def answers(tmp_path: Path) -> tuple[str, ...]:
     """Asserts that all can be read; what is said with it."""
     memory = service(tmp_path)
@@ -311,10 +319,7 @@ def test_a_memory_that_cannot_be_brought_up_to_date_is_read_as_it_is(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     folder = home(tmp_path)
-    base = sqlite3.connect(folder / FILE)
-    with base:
-        base.execute("update meta set value = '0' where name = 'table_version'")
-    base.close()
+    fall_behind(folder)
     request.getfixturevalue("read_only")
     memory = service(tmp_path)
     for _ in range(2):  # it goes on to be so
@@ -477,10 +482,7 @@ def test_a_memory_that_was_behind_is_so_no_longer_when_it_could_be_mended(
     from funes_mcp.memory import reader
 
     folder = home(tmp_path)
-    base = sqlite3.connect(folder / FILE)
-    with base:
-        base.execute("update meta set value = '0' where name = 'table_version'")
-    base.close()
+    fall_behind(folder)
     memory = service(tmp_path)
 
     def full(*_: object) -> bool:

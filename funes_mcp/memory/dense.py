@@ -122,22 +122,21 @@ def damage(folder: Path) -> str:
     for _ in range(_LOOKS):
         try:
             manifest = _read_manifest(folder)
-        except OSError:
-            return ""
-        except _OtherVersionError:
+        except (OSError, _OtherVersionError):
             return ""
         except MemoryDamagedError:
             return f"{_MANIFEST} cannot be read"
-        try:
-            for state in manifest.segments:
-                found = f"{state.name} is not what was written"
+        for state in manifest.segments:
+            try:
                 _check_segment(folder / state.name, state, manifest.width)
-            return ""
-        except FileNotFoundError:  # it may have been merged away between the two reads
-            found = found.replace("is not what was written", "is missing")
-        except DerivedDamagedError:
-            return found
-        except OSError:
+            except FileNotFoundError:  # it may have been merged away between the two reads
+                found = f"{state.name} is missing"
+                break
+            except DerivedDamagedError:
+                return f"{state.name} is not what was written"
+            except OSError:
+                return ""
+        else:
             return ""
     return found
 

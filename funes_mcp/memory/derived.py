@@ -42,11 +42,18 @@ def discard_damaged(folder: Path) -> list[str]:
         OSError: One cannot be removed.
     """
     said = []
-    for name, what, damage in ((LEXICAL, "word index", lexical.damage), (DENSE, "vector index", dense.damage)):
+    for name, damage in ((LEXICAL, lexical.damage), (DENSE, dense.damage)):
         if wrong := damage(folder / name):
             shutil.rmtree(folder / name)
-            said.append(f"The {what} was damaged ({wrong}) and was made again from the table; no passage was lost.")
+            said.append(made_again(name, wrong))
     return said
+
+
+def made_again(name: str, wrong: str = "") -> str:
+    """A sentence about an index that was damaged, `wrong` says how."""
+    what = {LEXICAL: "word index", DENSE: "vector index"}[name]
+    how = f" ({wrong})" if wrong else ""
+    return f"The {what} was damaged{how} and was made again from the table; no passage was lost."
 
 
 def sound(folder: Path) -> bool:

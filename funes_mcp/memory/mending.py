@@ -16,8 +16,6 @@ from funes_mcp.memory import dense, derived, lexical
 #: What can be damaged: the word index, the vectors, the catalog.
 PARTS = 3
 
-_NAMES = {derived.LEXICAL: "word index", derived.DENSE: "vector index"}
-
 
 def damage_in(
     error: Exception, folder: Path, opened: Mapping[str, tuple[int, ...]] | None = None
@@ -55,7 +53,7 @@ def put_away(damage: DerivedDamagedError, *, alone: bool = False) -> str:
         return catalog_aside(damage.path.parent)
     with suppress(FileNotFoundError):  # another process was first
         shutil.rmtree(damage.path)
-    return f"The {_NAMES[damage.path.name]} was damaged and was made again from the table; no passage was lost."
+    return derived.made_again(damage.path.name)
 
 
 def _is_mended(damage: DerivedDamagedError) -> bool:
