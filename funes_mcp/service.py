@@ -280,9 +280,6 @@ class IndexService:
         from funes_mcp.memory.writer import MemoryWriter
 
         folder = self._home.memory
-        stamp = stamp_of(folder)
-        if stamp is None:
-            return
         catalog = Catalog.found(folder)
         try:
             if is_in_line(catalog, folder):
@@ -290,16 +287,17 @@ class IndexService:
         finally:
             if catalog is not None:
                 catalog.close()
-        with MemoryWriter.open(folder, stamp) as writer:
-            report.notes += writer.mended
+        stamp = stamp_of(folder)
+        if stamp is not None:
+            with MemoryWriter.open(folder, stamp) as writer:
+                report.notes += writer.mended
 
     def _erase_what_waits(self) -> None:
         """Go on with an erasure that failed, where nothing else has the memory opened."""
         from funes_mcp.memory.stamp import erasure_waits, stamp_of
         from funes_mcp.memory.writer import MemoryWriter
 
-        stamp = stamp_of(self._home.memory)
-        if stamp is not None and erasure_waits(self._home.memory):
+        if erasure_waits(self._home.memory) and (stamp := stamp_of(self._home.memory)) is not None:
             with MemoryWriter.open(self._home.memory, stamp) as writer:
                 writer.maintain()
 

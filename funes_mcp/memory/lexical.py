@@ -78,6 +78,12 @@ class Evidence:
     named: bool
 
 
+def _cut(question: str) -> tuple[str, str]:
+    """As much of a question as is read, and its words without those of scripts that put no spaces between them."""
+    question = question[:LONGEST_QUESTION]
+    return question, terms.without_unspaced(question) if terms.has_unspaced(question) else question
+
+
 @lru_cache(maxsize=1024)
 def hashed(text: str) -> int:
     """A text as a number of 63 bits: how sessions are named in fast fields."""
@@ -422,11 +428,14 @@ class LexicalReader:
         if limit <= 0:
             return []
         with guarded(self._folder, _NOT_SEARCHED):
+            asked = self._identifiers(question) if exactly else []
+            if exactly and not asked:
+                return []
             wanted = self._question(question)
-            if wanted is not None and exactly:
-                wanted = self._holding(wanted, question)
             if wanted is None:
                 return []
+            if exactly:
+                wanted = self._holding(wanted, asked)
             query = self._restricted(wanted, where)
             hits = self._searcher.search(query, limit + _SLACK, count=False).hits
             found = self._describe([address for _, address in hits])
@@ -454,16 +463,13 @@ class LexicalReader:
 
     def any_pass(self, where: Filter) -> bool:
         """Whether any chunk passes a filter. Raises `FunesError` when the index fails."""
-        try:
+        with guarded(self._folder, _NOT_READ):
             query = self._restricted(self._tantivy.Query.all_query(), where)
             return bool(self._searcher.search(query, 1, count=False).hits)
-        except (ValueError, OSError) as error:
-            raise FunesError(f"The word index could not be read: {error}") from error
 
     def evidence(self, question: str, passages: Sequence[Passage]) -> list[Evidence]:
         """What each of some passages has of a question's words. Raises `FunesError` when the index fails."""
-        question = question[:LONGEST_QUESTION]
-        latin = terms.without_unspaced(question) if terms.has_unspaced(question) else question
+        question, latin = _cut(question)
         asked: dict[str, float] = {}
         with guarded(self._folder, _NOT_SEARCHED):
             for word in terms.question_words(latin)[: 2 * MOST_TERMS]:
@@ -603,13 +609,9 @@ class LexicalReader:
 
     def _question(self, question: str) -> Any:
         """The terms of a question as one query: any of them may match, each adds its weight."""
-        question = question[:LONGEST_QUESTION]
+        question, latin = _cut(question)
         whole, _ = terms.names(question)
-        latin = question
-        pairs: list[str] = []
-        if terms.has_unspaced(question):
-            pairs = list(dict.fromkeys(terms.bigrams(question)))
-            latin = terms.without_unspaced(question)
+        pairs = list(dict.fromkeys(terms.bigrams(question)))
         words: dict[str, None] = {}
         for word in terms.question_words(latin):
             for stem in self._analyzers.words.analyze(word):
@@ -656,8 +658,7 @@ class LexicalReader:
 
     def _others(self, question: str) -> list[float]:
         """How rare each word of a question is that is not in an identifier, where it occurs at all."""
-        question = question[:LONGEST_QUESTION]
-        latin = terms.without_unspaced(question) if terms.has_unspaced(question) else question
+        question, latin = _cut(question)
         named = {word for name in terms.identifiers(question) for word in terms.question_words(name)}
         found = []
         for word in terms.question_words(latin)[:MOST_TERMS]:
@@ -671,15 +672,11 @@ class LexicalReader:
         """What a term says that stands in `count` chunks."""
         return math.log(1.0 + self.size / (1.0 + count))
 
-    def _holding(self, wanted: Any, question: str) -> Any:
-        """A query for what holds an identifier of a question, scored as `wanted` scores it; None without any."""
+    def _holding(self, wanted: Any, asked: Sequence[tuple[Any, float]]) -> Any:
+        """A query for what holds one of some `_identifiers`, scored as `wanted` scores it."""
         query, occur = self._tantivy.Query, self._tantivy.Occur
-        asked = [(occur.Should, name) for name, _ in self._identifiers(question)]
-        if not asked:
-            return None
-        return query.boolean_query(
-            [(occur.Must, query.const_score_query(query.boolean_query(asked), 0.0)), (occur.Should, wanted)]
-        )
+        named = query.boolean_query([(occur.Should, name) for name, _ in asked])
+        return query.boolean_query([(occur.Must, query.const_score_query(named, 0.0)), (occur.Should, wanted)])
 
     def _rarest(self, asked: list[tuple[str, str]]) -> list[tuple[str, str]]:
         """Those terms that occur; of a long question the rarest, in the order in which they were asked."""

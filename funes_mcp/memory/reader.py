@@ -24,7 +24,7 @@ from funes_mcp.memory.lock import WriterLock
 from funes_mcp.memory.mending import PARTS, damage_in, put_away
 from funes_mcp.memory.model import Chunk, Embedding, Filter, Passage, Scored, Sighting
 from funes_mcp.memory.repair import is_in_line
-from funes_mcp.memory.stamp import STAMP
+from funes_mcp.memory.stamp import REVISION, STAMP
 from funes_mcp.memory.table import NAME, ChunkTable, table_path, table_version
 from funes_mcp.memory.times import UNDATED
 
@@ -36,7 +36,6 @@ _REMEMBERED: Final = 50_000
 _PATIENCE: Final = 5.0
 #: Seconds between two tries to bring an open memory in line with its table.
 _TRY_EVERY: Final = 60.0
-_REVISION: Final = "model_revision"
 _INDEX_STAMP: Final = "index_of"
 
 
@@ -229,7 +228,7 @@ class MemoryReader:
     @property
     def revision(self) -> str:
         """The revision of the model that made the vectors; "" when that is not known."""
-        return "" if self._catalog is None else self._catalog.get(_REVISION) or ""
+        return "" if self._catalog is None else self._catalog.get(REVISION) or ""
 
     @property
     def chunks(self) -> int:

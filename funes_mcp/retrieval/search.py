@@ -9,10 +9,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from funes_mcp.inference.protocols import Embedder, Reranker
-from funes_mcp.memory.lexical import LONGEST_QUESTION
 from funes_mcp.memory.model import Chunk, Filter, Passage
 from funes_mcp.memory.reader import MemoryReader
-from funes_mcp.memory.terms import identifiers
 from funes_mcp.memory.times import UNDATED
 from funes_mcp.models import Hit, Neighbor
 from funes_mcp.retrieval import period, rank, relevance
@@ -162,9 +160,8 @@ def _candidates(
 
     depth = max(question.candidates, question.k)
     words = {s.key: s.score for s in reader.lexical(question.text, question.where, depth * LEG_FACTOR)}
-    if identifiers(question.text[:LONGEST_QUESTION]):
-        for found in reader.lexical(question.text, question.where, depth, exactly=True):
-            words.setdefault(found.key, found.score)
+    for found in reader.lexical(question.text, question.where, depth, exactly=True):
+        words.setdefault(found.key, found.score)
     vector = embedder.embed_query(question.text) if embedder is not None else None
     if vector is None or not vector.any():
         keys = list(words)
